@@ -24,14 +24,14 @@ use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sea
 use crate::dedupe::DedupeClock;
 use crate::disk::Disk;
 use crate::inbox::InboxReader;
+use crate::load::ConversationLoader;
 use crate::lock::{DataLock, LockError};
 use crate::log::{BatchNumber, LogWriter, Spares, StoreTag, WriterSettings};
-use crate::memory::{Generation, Profiles, Recent, Rooms, Users};
+use crate::memory::{Generation, Profiles, Recent, ResidentConversations, Users};
 use crate::recovery::{Recovery, RecoveryError};
 use crate::settings::StoreSettings;
 use crate::steps::Steps;
 use crate::tables::{Identity, Tables, TablesError};
-use crate::wake::Waker;
 
 /// How long the checkpoint thread waits after a failure before it retries.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
@@ -102,25 +102,25 @@ impl StoreParts {
 }
 
 /// The components of an open store.
-pub struct Running {
+pub struct RunningStore {
     pub lock: Arc<DataLock>,
     pub tables: Arc<Tables>,
-    pub rooms: Arc<Rooms>,
+    pub residents: Arc<ResidentConversations>,
     pub users: Arc<Users>,
     pub profiles: Arc<Profiles>,
     pub inbox: InboxReader,
     pub queue: Arc<Queue>,
     pub health: Arc<HealthState>,
-    pub waker: Arc<Waker>,
+    pub loader: Arc<ConversationLoader>,
     pub identity: Identity,
     pub dedupe: Arc<DedupeClock>,
     pub settings: StoreSettings,
     pub archivist: Arc<Archivist>,
-    pub working: Working,
+    pub working: BackgroundWork,
     pub spares: Arc<Spares>,
 }
 
-pub enum Working {
+pub enum BackgroundWork {
     Threads(Threads),
     Steps(Box<Steps>),
 }
@@ -135,7 +135,7 @@ pub struct Threads {
     pub spares: Arc<Spares>,
 }
 
-pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
+pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
     let started = Instant::now();
     let directory = parts.settings.data_dir.clone();
     if directory.join(crate::backup::RESTORING).exists() {
@@ -152,18 +152,18 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let tables = Arc::new(Tables::open(&tables_directory)?);
     let identity = identify(&tables, parts.random.as_ref(), &log_directory)?;
 
-    let rooms = Arc::new(Rooms::default());
+    let residents = Arc::new(ResidentConversations::default());
     let users = Arc::new(Users::default());
     let profiles = Arc::new(Profiles::default());
     let recent = Arc::new(Recent::default());
     let mut generation = Generation::first(Arc::clone(&recent));
-    tables.current()?.mend_names()?;
-    if tables.current()?.mend_order()? {
+    tables.current()?.rebuild_names()?;
+    if tables.current()?.rebuild_order()? {
         tracing::warn!("the order of the inboxes was made again from their rows");
     }
     let mut recovery = Recovery {
         tables: &tables,
-        rooms: &rooms,
+        residents: &residents,
         users: &users,
         profiles: &profiles,
         fingerprinter: identity.fingerprinter,
@@ -219,7 +219,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     });
     let checkpointer = Checkpointer {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         users: Arc::clone(&users),
         profiles: Arc::clone(&profiles),
         dedupe: Arc::clone(&dedupe),
@@ -246,7 +246,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     }
     let archivist = Arc::new(Archivist {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
         vault: parts.vault,
@@ -258,39 +258,39 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         state: ArchivistState::after(last_run),
     });
     let working = match parts.work {
-        Work::Threads => Working::Threads(Threads {
+        Work::Threads => BackgroundWork::Threads(Threads {
             committer: spawn("committer", Box::new(move || committer.run()))?,
             checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
             provisioner: spawn("log-provisioner", Box::new(move || provisioned.provision()))?,
             handover,
             spares: Arc::clone(&spares),
         }),
-        Work::Steps => Working::Steps(Box::new(Steps::new(committer, checkpointer))),
+        Work::Steps => BackgroundWork::Steps(Box::new(Steps::new(committer, checkpointer))),
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
-    let waker = Arc::new(Waker {
+    let loader = Arc::new(ConversationLoader {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         awake_conversations: parts.settings.awake_conversations,
-        woken: AtomicUsize::new(0),
+        loaded_weight: AtomicUsize::new(0),
     });
     let inbox = InboxReader {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         recent,
-        waker: Arc::clone(&waker),
+        loader: Arc::clone(&loader),
     };
-    Ok(Running {
+    Ok(RunningStore {
         lock,
         tables,
-        rooms,
+        residents,
         users,
         profiles,
         inbox,
         queue,
         health,
-        waker,
+        loader,
         identity,
         dedupe,
         settings: parts.settings,
@@ -338,7 +338,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
 
 fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<Identity, OpenError> {
     if let Some(identity) = tables.current()?.identity()? {
-        tables.current()?.raise_format()?;
+        tables.current()?.upgrade_format()?;
         return Ok(identity);
     }
     let orphaned = std::fs::read_dir(log_directory)
@@ -358,7 +358,7 @@ fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Resul
 
 pub(crate) struct Checkpointer {
     tables: Arc<Tables>,
-    rooms: Arc<Rooms>,
+    residents: Arc<ResidentConversations>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
     dedupe: Arc<DedupeClock>,
@@ -382,7 +382,7 @@ impl Checkpointer {
     fn finish(&self, generation: Generation) {
         let through: BatchNumber = generation.through;
         drop(generation);
-        self.rooms.put_to_sleep(self.awake_conversations);
+        self.residents.evict(self.awake_conversations);
         self.handover.finished(through);
         self.queue.nudge();
     }

@@ -6,7 +6,7 @@ use crate::lock::DataLock;
 use crate::log::segment;
 use crate::open::OpenError;
 use crate::recovery::RecoveryError;
-use crate::tables::marks;
+use crate::tables::read_markers;
 
 /// Fails where opening the directory would fail: another process uses it, a newer program wrote it,
 /// a restore was not finished, or the log and the tables do not belong together. Accepts a missing
@@ -19,7 +19,7 @@ pub fn probe(directory: &Path) -> Result<(), OpenError> {
     let lock = DataLock::hold(directory)
         .map_err(|error| OpenError::Lock { directory: directory.to_owned(), error })?;
     let (log, tables) = (directory.join("log"), directory.join("tables"));
-    let marks = marks(&tables)?;
+    let markers = read_markers(&tables)?;
     let mut segments = Vec::new();
     if log.is_dir() {
         segments = segment::list(&log).map_err(|error| OpenError::Io { path: log.clone(), error })?;
@@ -28,9 +28,9 @@ pub fn probe(directory: &Path) -> Result<(), OpenError> {
         segment::read_header(path).map_err(|error| OpenError::Recovery(RecoveryError::from(error)))?;
     }
     drop(lock);
-    match (marks.identity, segments.is_empty()) {
+    match (markers.identity, segments.is_empty()) {
         (None, false) => Err(OpenError::LogWithoutTables(log)),
-        (Some(_), true) if marks.log_started => Err(OpenError::TablesWithoutLog(log)),
+        (Some(_), true) if markers.log_started => Err(OpenError::TablesWithoutLog(log)),
         _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bluetick_core::ports::{NoProgress, Store};
 use bluetick_core::{ConversationId, Member, MemberState, Role, Seq, User};
 use bluetick_store_embedded::check::{CheckError, CheckParts, check};
-use bluetick_store_embedded::codec::chunk::{Entry, Fingerprint, Packer};
+use bluetick_store_embedded::codec::chunk::{ChunkEntry, Fingerprint, Packer};
 use bluetick_store_embedded::codec::record::encode_append;
 use bluetick_store_embedded::tables::{ChunkKey, Tables, TablesError, Update, stored};
 use tempfile::TempDir;
@@ -73,7 +73,8 @@ fn packed(conversation: ConversationId, texts: &[&str], prints: Option<u32>) -> 
         })
         .collect();
     let fingerprint = Fingerprint(prints.unwrap_or(1));
-    let entries: Vec<Entry<'_>> = records.iter().map(|record| Entry { record, fingerprint }).collect();
+    let entries: Vec<ChunkEntry<'_>> =
+        records.iter().map(|record| ChunkEntry { record, fingerprint }).collect();
     let mut chunk = Vec::new();
     Packer::default().pack(&entries, NOW, 0, &mut chunk);
     chunk
@@ -86,16 +87,16 @@ fn stood(update: &mut Update<'_>, id: ConversationId, member_state: MemberState)
 
 /// Each with the words by which it is found.
 const PLANTS: [(&str, Plant); 11] = [
-    ("the messages before it are not there", |update, all| {
+    ("the messages before it are missing", |update, all| {
         update.put_chunk(all[0].0, Seq::new(90), &packed(all[0].0, &["later"], None))
     }),
     ("there are messages beyond the head", |update, all| {
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], None))
     }),
-    ("it lies over the one before it", |update, all| {
+    ("it overlaps the chunk before it", |update, all| {
         update.put_chunk(all[0].0, Seq::new(71), &packed(all[0].0, &["another", "and another"], None))
     }),
-    ("its id is not the one that the header has", |update, all| {
+    ("its id does not match the fingerprint in the header", |update, all| {
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], Some(77)))
     }),
     ("it stands beyond the head", |update, all| {
@@ -104,7 +105,7 @@ const PLANTS: [(&str, Plant); 11] = [
     ("it has read what was not delivered to it", |update, all| {
         stood(update, all[0].0, MemberState { read: Seq::new(3), ..MemberState::default() })
     }),
-    ("what is pending is not what the member has yet to get", |update, all| {
+    ("the row does not match the member's unacknowledged messages", |update, all| {
         stood(
             update,
             all[0].0,
@@ -115,7 +116,7 @@ const PLANTS: [(&str, Plant); 11] = [
         let stray = ConversationId::group([9; 15]);
         update.put_chunk(stray, Seq::new(1), &packed(stray, &["nowhere"], None))
     }),
-    ("the line of a member is not there", |update, all| {
+    ("the member has no inbox row", |update, all| {
         let member = Member { user: user("zoe"), role: Role::Member, joined_seq: Seq::new(1) };
         update.put_member(all[4].0, &member, &MemberState::default())
     }),

@@ -20,12 +20,14 @@ use bluetick_store_embedded::checkpoint::{Checkpoint, Step};
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
 use bluetick_store_embedded::commit::{
     AppendCommand, Command, Committer, CommitterParts, Control, Handover, HealthState, Queue, Sealed,
-    Sequencer, WritableRoom, reply_pair,
+    Sequencer, WritableConversation, reply_pair,
 };
 use bluetick_store_embedded::dedupe::DedupeClock;
 use bluetick_store_embedded::disk::{Disk, Faults};
 use bluetick_store_embedded::log::{LogWriter, Spares, WriterSettings};
-use bluetick_store_embedded::memory::{Generation, Profiles, RoomState, Rooms, Users};
+use bluetick_store_embedded::memory::{
+    ConversationState, Generation, Profiles, ResidentConversations, Users,
+};
 use bluetick_store_embedded::recovery::Recovery;
 use bluetick_store_embedded::tables::Tables;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
@@ -55,7 +57,7 @@ struct Rig {
     health: Arc<HealthState>,
     faults: Arc<Faults>,
     spares: Arc<Spares>,
-    room: WritableRoom,
+    resident: WritableConversation,
     fingerprinter: Fingerprinter,
     sent: AtomicUsize,
     acknowledged: AtomicUsize,
@@ -73,12 +75,12 @@ impl Rig {
         let disk = Disk::with_faults(Arc::clone(&faults));
         let tables = Arc::new(Tables::open(&directory.join("tables")).unwrap());
         let identity = tables.current().unwrap().identity().unwrap().unwrap();
-        let (rooms, users, profiles) =
-            (Rooms::default(), Arc::new(Users::default()), Arc::new(Profiles::default()));
+        let (residents, users, profiles) =
+            (ResidentConversations::default(), Arc::new(Users::default()), Arc::new(Profiles::default()));
         let mut generation = Generation::first(Arc::default());
         let mut recovery = Recovery {
             tables: &tables,
-            rooms: &rooms,
+            residents: &residents,
             users: &users,
             profiles: &profiles,
             fingerprinter: identity.fingerprinter,
@@ -111,7 +113,7 @@ impl Rig {
             checkpoint_bytes: 4 * SEGMENT_BYTES,
             checkpoint_idle: Duration::from_secs(3600),
         });
-        let (received, woken) = (Arc::clone(&handover), Arc::clone(&queue));
+        let (received, loaded_weight) = (Arc::clone(&handover), Arc::clone(&queue));
         let checkpoints = std::thread::spawn(move || {
             while let Sealed::Generation(mut generation) = received.receive() {
                 let tables = &*tables.writing().unwrap();
@@ -126,19 +128,19 @@ impl Rig {
                 };
                 checkpoint.run(&mut generation).unwrap();
                 received.finished(generation.through);
-                woken.nudge();
+                loaded_weight.nudge();
             }
         });
         let provisioned = Arc::clone(&spares);
         let others = vec![checkpoints, std::thread::spawn(move || provisioned.provision())];
-        let room = rooms.get_or_load(conversation(), || Ok(RoomState::absent())).unwrap();
+        let resident = residents.get_or_load(conversation(), || Ok(ConversationState::absent())).unwrap();
         let rig = Rig {
             queue,
             handover,
             health,
             faults,
             spares,
-            room: WritableRoom(room),
+            resident: WritableConversation(resident),
             fingerprinter: identity.fingerprinter,
             sent: AtomicUsize::new(0),
             acknowledged: AtomicUsize::new(0),
@@ -155,8 +157,8 @@ impl Rig {
         let creation = Creation::Direct { peer: user("bob") };
         let new =
             NewConversation { id: conversation(), creation, created_by: user("alice"), created_at: NOW };
-        let room = Arc::clone(&self.room.0);
-        self.queue.push(Command::Control(Box::new(Control::Open { room, new, reply }))).unwrap();
+        let resident = Arc::clone(&self.resident.0);
+        self.queue.push(Command::Control(Box::new(Control::Open { resident, new, reply }))).unwrap();
         answer.await.unwrap().unwrap();
     }
 
@@ -168,7 +170,8 @@ impl Rig {
         };
         let fingerprint = self.fingerprinter.of(append.sender.as_str(), &append.message_id);
         let (reply, answer) = reply_pair();
-        let command = AppendCommand { room: self.room.clone(), append, fingerprint, searched: None, reply };
+        let command =
+            AppendCommand { resident: self.resident.clone(), append, fingerprint, searched: None, reply };
         self.queue.push(Command::Append(command))?;
         answer.await.unwrap_or(Err(StoreError::Closing))?;
         self.acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -183,7 +186,7 @@ impl Rig {
     }
 
     fn ask(&self) -> u64 {
-        let number = self.handover.want_scrub();
+        let number = self.handover.request_scrub();
         self.queue.nudge();
         number
     }
@@ -194,9 +197,12 @@ impl Rig {
     }
 
     async fn checkpoint(&self) {
-        let (handover, number) = (Arc::clone(&self.handover), self.handover.want());
+        let (handover, number) = (Arc::clone(&self.handover), self.handover.request_checkpoint());
         self.queue.nudge();
-        tokio::task::spawn_blocking(move || handover.wait_for(number, PATIENCE)).await.unwrap().unwrap();
+        tokio::task::spawn_blocking(move || handover.wait_for_checkpoint(number, PATIENCE))
+            .await
+            .unwrap()
+            .unwrap();
     }
 
     /// Files of the log in which `word` stands.
@@ -439,7 +445,7 @@ async fn who_waits_when_the_store_closes_is_told() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     rig.queue.close();
-    let (handover, number) = (Arc::clone(&rig.handover), rig.handover.want_scrub());
+    let (handover, number) = (Arc::clone(&rig.handover), rig.handover.request_scrub());
     let waiting = tokio::task::spawn_blocking(move || handover.wait_for_scrub(number, PATIENCE));
     let started = Instant::now();
     drop(rig);

@@ -25,6 +25,7 @@ use bluetick_core::{
 };
 
 pub struct MemoryStore {
+    /// A standard mutex, because it refuses access after a panic left the state half-updated.
     state: Mutex<State>,
     listener: Arc<dyn CommitListener>,
 }
@@ -57,7 +58,7 @@ impl MemoryStore {
     }
 
     fn read(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no call panics while it holds the lock")
+        self.state.lock().expect("a panic in an earlier call may have left the state half-updated")
     }
 
     fn write(&self) -> Result<MutexGuard<'_, State>, StoreError> {
@@ -116,7 +117,7 @@ impl Thread {
     }
 
     fn push(&mut self, message: Message, departed: Option<UserId>, origin: Option<Origin>) -> Committed {
-        assert_eq!(message.seq, Seq::new(self.messages.len() as u64 + 1), "places are dense");
+        assert_eq!(message.seq, Seq::new(self.messages.len() as u64 + 1), "seqs must be contiguous");
         self.conversation.head = message.seq;
         self.conversation.last_at = self.conversation.last_at.max(message.received_at);
         let message = Arc::new(message);

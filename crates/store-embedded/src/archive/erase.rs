@@ -20,7 +20,7 @@ use super::restore::drop_segment;
 use super::rewrite::{Salvaged, flip, rewrite, salvage, without_content};
 use super::{ArchiveStep, Archivist, in_vault, is_damage};
 use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
-use crate::codec::chunk::{self, Entry, Header, Packer};
+use crate::codec::chunk::{self, ChunkEntry, Header, Packer};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
 use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, Update};
@@ -314,7 +314,7 @@ fn look(stubs: &[Stub], erasure: &Erasure) -> Result<Look, TablesError> {
 
 fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
     let mut needed = false;
-    engine.snapshot()?.cells(erasure.conversation, Seq::FIRST..=erasure.through, |seq, cell| {
+    engine.snapshot()?.records(erasure.conversation, Seq::FIRST..=erasure.through, |seq, cell| {
         needed = needed || erasure.takes(seq, &Record::decode(cell.record)?);
         Ok(())
     })?;
@@ -426,8 +426,8 @@ fn rewrite_chunk(
         return Ok(None);
     }
     let entries = records.iter().zip(header.fingerprints());
-    let entries: Vec<Entry<'_>> =
-        entries.map(|(record, fingerprint)| Entry { record, fingerprint }).collect();
+    let entries: Vec<ChunkEntry<'_>> =
+        entries.map(|(record, fingerprint)| ChunkEntry { record, fingerprint }).collect();
     let mut bytes = Vec::new();
     packer.pack(&entries, header.newest_received_at, header.notices_before, &mut bytes);
     Ok(Some((taken, HotChunk { first, bytes })))

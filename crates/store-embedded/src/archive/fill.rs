@@ -8,10 +8,10 @@ use bluetick_core::{ContentType, ConversationId, Message, Page, Seq, StoreError}
 use futures_util::future::join_all;
 
 use super::Archivist;
-use crate::codec::cold::ColdPlace;
+use crate::codec::cold::ColdLocation;
 use crate::codec::record::Record;
-use crate::read::Draft;
-use crate::tables::{ColdCell, TablesError};
+use crate::read::PartialPage;
+use crate::tables::{ColdRecord, TablesError};
 
 /// The result of filling a page.
 pub enum Filled {
@@ -35,13 +35,13 @@ impl Archivist {
     ///
     /// An object may differ from its row because the row has changed since. Then this returns
     /// [`Filled::LookAgain`], or an error if `final_look` is set.
-    pub async fn fill(&self, mut draft: Draft, final_look: bool) -> Result<Filled, StoreError> {
+    pub async fn fill(&self, mut draft: PartialPage, final_look: bool) -> Result<Filled, StoreError> {
         let frames = self.fetch(&draft).await;
-        let frame_of = |cell: &ColdCell, message: &Message| {
-            let name = cell.place.segment(self.identity.tag.0, message.conversation);
+        let frame_of = |cell: &ColdRecord, message: &Message| {
+            let name = cell.location.segment(self.identity.tag.0, message.conversation);
             frames
                 .iter()
-                .find(|(of, frame, _)| *of == name && *frame == cell.place.frame)
+                .find(|(of, frame, _)| *of == name && *frame == cell.location.frame)
                 .map(|found| &found.2)
         };
         let (mut unavailable, mut lost) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ impl Archivist {
                 Some(Ok(frame)) => self.put_content(message, cell, frame),
                 Some(Err(VaultError::Missing { .. })) if !final_look => return Ok(Filled::LookAgain),
                 Some(Err(VaultError::Missing { .. } | VaultError::Damaged { .. })) => {
-                    lost.push((*index, message.conversation, message.seq, cell.place));
+                    lost.push((*index, message.conversation, message.seq, cell.location));
                 }
                 Some(Err(_)) | None => unavailable.push(*index),
             }
@@ -82,12 +82,12 @@ impl Archivist {
         draft.cut(|index| unavailable.contains(&index)).ok_or(why)?.finish().map(Filled::Page)
     }
 
-    async fn fetch(&self, draft: &Draft) -> Vec<(SegmentName, FrameRef, Fetched)> {
+    async fn fetch(&self, draft: &PartialPage) -> Vec<(SegmentName, FrameRef, Fetched)> {
         let mut wanted: Vec<(SegmentName, FrameRef)> = Vec::new();
         for (index, cell) in &draft.cold {
-            let name = cell.place.segment(self.identity.tag.0, draft.messages[*index].conversation);
-            if wanted.last() != Some(&(name, cell.place.frame)) {
-                wanted.push((name, cell.place.frame));
+            let name = cell.location.segment(self.identity.tag.0, draft.messages[*index].conversation);
+            if wanted.last() != Some(&(name, cell.location.frame)) {
+                wanted.push((name, cell.location.frame));
             }
         }
         let fetches = wanted.into_iter().map(|(name, frame)| async move {
@@ -103,7 +103,7 @@ impl Archivist {
     /// Returns whether the rows no longer refer to these locations.
     async fn have_moved(
         &self,
-        mut places: Vec<(ConversationId, Seq, ColdPlace)>,
+        mut places: Vec<(ConversationId, Seq, ColdLocation)>,
     ) -> Result<bool, StoreError> {
         // One message of each chunk suffices.
         places.dedup_by_key(|(id, _, place)| (*id, *place));
@@ -113,8 +113,8 @@ impl Archivist {
             let snapshot = engine.snapshot()?;
             for (id, seq, place) in places {
                 let mut now = None;
-                snapshot.cells(id, seq..=seq, |_, cell| {
-                    now = cell.cold.map(|cold| cold.place);
+                snapshot.records(id, seq..=seq, |_, cell| {
+                    now = cell.cold.map(|cold| cold.location);
                     Ok(())
                 })?;
                 if now != Some(place) {
@@ -128,14 +128,14 @@ impl Archivist {
 
     /// Fills in the content after checking that the record is this message. The block's checksum
     /// alone does not prove that.
-    fn put_content(&self, message: &mut Message, cell: &ColdCell, frame: &Frame) {
+    fn put_content(&self, message: &mut Message, cell: &ColdRecord, frame: &Frame) {
         let record = frame.record(cell.index).map(Record::decode);
         let Some(Ok(record)) = record else { return lose(message) };
         let same = record.message_id == message.message_id
             && record.sender == message.sender.as_str()
             && self.identity.fingerprinter.of_content(record.content) == cell.content_hash;
         if !same {
-            let name = cell.place.segment(self.identity.tag.0, message.conversation);
+            let name = cell.location.segment(self.identity.tag.0, message.conversation);
             self.tell_of_damage(&name, &format_args!("{name} holds something else for seq {}", message.seq));
             return lose(message);
         }

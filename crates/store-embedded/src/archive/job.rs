@@ -106,7 +106,7 @@ pub fn records_of<'o>(
     opened: &'o Opened,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'o [u8]>, String> {
-    let frame = opened.frames.iter().find(|(frame, _)| *frame == stub.chunk.place.frame);
+    let frame = opened.frames.iter().find(|(frame, _)| *frame == stub.chunk.location.frame);
     let (_, frame) = frame.ok_or_else(|| format!("it has no frame for seq {}", stub.first))?;
     records_in(stub, frame, hasher)
 }
@@ -117,9 +117,9 @@ pub fn records_in<'f>(
     frame: &'f Frame,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'f [u8]>, String> {
-    let place = &stub.chunk.place;
+    let place = &stub.chunk.location;
     let mut records = Vec::with_capacity(stub.prints.len());
-    for ((kept, hash), index) in stub.chunk.cells().zip(place.index as usize..) {
+    for ((kept, hash), index) in stub.chunk.entries().zip(place.index as usize..) {
         let seq = stub.first.plus((index - place.index as usize) as u64);
         let record = frame.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
         let agrees = crate::codec::cold::stub_of(record, hasher)

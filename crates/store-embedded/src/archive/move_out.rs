@@ -13,7 +13,7 @@ use super::{ArchiveStep, Archivist};
 use crate::codec::DecodeError;
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::{self, Fingerprinter, Header};
-use crate::codec::cold::{self, ColdPlace};
+use crate::codec::cold::{self, ColdLocation};
 use crate::codec::record::Record;
 use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, end_of};
 
@@ -53,7 +53,7 @@ struct Packed {
     row: SegmentRow,
     object: bytes::Bytes,
     /// For each chunk, the rows that replace it.
-    cold: Vec<cold::Parts>,
+    cold: Vec<cold::PackedChunks>,
 }
 
 impl Archivist {
@@ -295,7 +295,7 @@ fn pack(planned: Planned, store: [u8; 8], hasher: &Fingerprinter) -> Result<Pack
 /// A sealed segment, and the location of each chunk in it.
 pub struct Laid {
     pub sealed: Sealed,
-    pub places: Vec<ColdPlace>,
+    pub places: Vec<ColdLocation>,
 }
 
 /// Packs whole chunks into blocks, and the blocks into a segment.
@@ -318,14 +318,14 @@ pub fn lay_out(name: &SegmentName, chunks: &[Vec<&[u8]>]) -> Laid {
         bytes += chunk.iter().map(|record| record.len()).sum::<usize>();
     }
     let sealed = segment::seal(name, &frames);
-    let place = |(number, index): (usize, u32)| ColdPlace {
+    let location = |(number, index): (usize, u32)| ColdLocation {
         first: name.first,
         last: name.last,
         revision: name.revision,
         frame: sealed.frames[number],
         index,
     };
-    let places = within.into_iter().map(place).collect();
+    let places = within.into_iter().map(location).collect();
     Laid { sealed, places }
 }
 

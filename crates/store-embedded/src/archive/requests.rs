@@ -128,8 +128,8 @@ impl Archivist {
 
     /// Returns the newest durable seq, from memory or from the tables.
     pub(super) async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
-        if let Some(room) = self.rooms.get(id) {
-            let state = room.state();
+        if let Some(resident) = self.residents.get(id) {
+            let state = resident.state();
             if state.conversation.is_some() {
                 return Ok(state.head());
             }

@@ -9,8 +9,8 @@ use bluetick_core::ports::{ArchiveError, Progress, RestoreReport, Stage};
 
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
 use super::{ArchiveStep, Archivist, in_vault, is_damage};
-use crate::codec::archive::{Progress as Way, SegmentRow};
-use crate::codec::chunk::{Entry, Packer};
+use crate::codec::archive::{ArchiveProgress as Way, SegmentRow};
+use crate::codec::chunk::{ChunkEntry, Packer};
 use crate::tables::{ChunkKey, Tables, TablesError, Update};
 
 /// Segments that are read from the tables at a time.
@@ -173,10 +173,10 @@ fn hot_chunk<R: AsRef<[u8]>>(
     records: &[R],
 ) -> Result<Vec<u8>, TablesError> {
     let header = stub.header()?;
-    let entries: Vec<Entry<'_>> = records
+    let entries: Vec<ChunkEntry<'_>> = records
         .iter()
         .zip(&stub.prints)
-        .map(|(record, fingerprint)| Entry { record: record.as_ref(), fingerprint: *fingerprint })
+        .map(|(record, fingerprint)| ChunkEntry { record: record.as_ref(), fingerprint: *fingerprint })
         .collect();
     let mut packed = Vec::new();
     packer.pack(&entries, header.newest_received_at, header.notices_before, &mut packed);

@@ -20,7 +20,7 @@ pub struct Rewritten {
     pub object: Bytes,
     row: SegmentRow,
     /// Each chunk as stored, and the rows that replace it.
-    chunks: Vec<(HotChunk, cold::Parts)>,
+    chunks: Vec<(HotChunk, cold::PackedChunks)>,
 }
 
 /// The readable part of a chunk's messages.
@@ -42,15 +42,15 @@ impl Salvaged {
 /// Reads the records of a chunk from its block. They are lost if the block is damaged or differs
 /// from the rows.
 pub fn salvage(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> Salvaged {
-    let FrameRef { offset, length, .. } = stub.chunk.place.frame;
+    let FrameRef { offset, length, .. } = stub.chunk.location.frame;
     let range =
         usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length as usize)?));
     let frame = range.and_then(|range| object.get(range));
-    let frame = frame.and_then(|bytes| segment::decode_frame(bytes, &stub.chunk.place.frame).ok());
+    let frame = frame.and_then(|bytes| segment::decode_frame(bytes, &stub.chunk.location.frame).ok());
     let records = frame.as_ref().and_then(|frame| records_in(stub, frame, hasher).ok());
     match records {
         Some(records) => Salvaged::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
-        None => Salvaged::Lost(stub.chunk.cells().map(|(record, hash)| (record.to_vec(), hash)).collect()),
+        None => Salvaged::Lost(stub.chunk.entries().map(|(record, hash)| (record.to_vec(), hash)).collect()),
     }
 }
 

@@ -34,7 +34,7 @@ impl Archivist {
             for (name, row) in self.orphans(names).await? {
                 self.go_on(ArchiveStep::BeforeDelete)?;
                 if let Some(wanted) = row
-                    && !self.is_there(&wanted).await?
+                    && !self.exists(&wanted).await?
                 {
                     // The rows are from a backup, and the segment they name was rewritten since.
                     // This object may be the only copy left.
@@ -56,7 +56,7 @@ impl Archivist {
         Ok(swept)
     }
 
-    async fn is_there(&self, wanted: &SegmentName) -> Result<bool, ArchiveError> {
+    async fn exists(&self, wanted: &SegmentName) -> Result<bool, ArchiveError> {
         let mut objects = self.vault()?.list(self.identity.tag.0, Some(wanted.conversation));
         while let Some(object) = objects.next().await {
             if object.map_err(in_vault)?.0 == *wanted {

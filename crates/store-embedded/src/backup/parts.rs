@@ -25,12 +25,12 @@ const ROW: u8 = 1;
 
 /// A part under construction.
 #[derive(Default)]
-pub struct Pack {
+pub struct PartBuilder {
     raw: Vec<u8>,
     table: Option<&'static str>,
 }
 
-impl Pack {
+impl PartBuilder {
     pub fn row(&mut self, table: &'static str, key: &[u8], row: &[u8]) {
         if self.table != Some(table) {
             self.table = Some(table);
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn rows_come_back_with_their_tables() {
-        let mut pack = Pack::default();
+        let mut pack = PartBuilder::default();
         let all = [("meta", "a", "1"), ("chunks", "b", "2"), ("chunks", "c", "")];
         for (table, key, row) in all {
             pack.row(table, key.as_bytes(), row.as_bytes());
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn batches_come_back_and_nonsense_is_an_error() {
-        let mut pack = Pack::default();
+        let mut pack = PartBuilder::default();
         pack.batch(b"one");
         pack.batch(b"two");
         let part = pack.take();

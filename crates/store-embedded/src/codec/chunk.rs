@@ -258,7 +258,7 @@ pub struct Packer {
 
 /// One message of a chunk.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct ChunkEntry<'a> {
     pub record: &'a [u8],
     pub fingerprint: Fingerprint,
 }
@@ -273,7 +273,13 @@ impl Default for Packer {
 impl Packer {
     /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to
     /// the last entry. Panics unless `entries` has 1 to 64 elements.
-    pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, notices_before: u64, out: &mut Vec<u8>) {
+    pub fn pack(
+        &mut self,
+        entries: &[ChunkEntry<'_>],
+        newest: Timestamp,
+        notices_before: u64,
+        out: &mut Vec<u8>,
+    ) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
         self.raw.clear();
         for entry in entries {
@@ -282,7 +288,7 @@ impl Packer {
         }
         let packing = if self.raw.len() < PLAIN_BELOW_BYTES { PLAIN } else { ZSTD };
         let prints = entries.iter().map(|entry| entry.fingerprint);
-        let facts = Facts { packing, raw_bytes: self.raw.len(), newest, notices_before };
+        let facts = HeaderFields { packing, raw_bytes: self.raw.len(), newest, notices_before };
         put_chunk(out, prints, facts, |out| match packing {
             PLAIN => out.extend_from_slice(&self.raw),
             _ => compress(&mut self.zstd, &self.raw, out),
@@ -291,7 +297,7 @@ impl Packer {
 }
 
 /// The header fields besides the fingerprints.
-pub(super) struct Facts {
+pub(super) struct HeaderFields {
     pub packing: u8,
     pub raw_bytes: usize,
     pub newest: Timestamp,
@@ -302,7 +308,7 @@ pub(super) struct Facts {
 pub(super) fn put_chunk(
     out: &mut Vec<u8>,
     prints: impl ExactSizeIterator<Item = Fingerprint>,
-    facts: Facts,
+    facts: HeaderFields,
     put_body: impl FnOnce(&mut Vec<u8>),
 ) {
     let start = out.len();
@@ -341,7 +347,7 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .zip(1..)
-            .map(|(record, number)| Entry { record, fingerprint: Fingerprint(number) })
+            .map(|(record, number)| ChunkEntry { record, fingerprint: Fingerprint(number) })
             .collect();
         let mut out = b"before".to_vec();
         Packer::default().pack(&entries, Timestamp::from_millis(records.len() as i64), 5, &mut out);
@@ -362,7 +368,7 @@ mod tests {
     #[test]
     fn notices_are_counted_from_the_header() {
         let prints = [7, 0, 0, 9].map(Fingerprint);
-        let entries = prints.map(|fingerprint| Entry { record: b"x", fingerprint });
+        let entries = prints.map(|fingerprint| ChunkEntry { record: b"x", fingerprint });
         let mut chunk = Vec::new();
         Packer::default().pack(&entries, Timestamp::default(), 100, &mut chunk);
         let header = Header::read(&chunk).unwrap();

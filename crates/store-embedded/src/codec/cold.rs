@@ -15,13 +15,13 @@
 use bluetick_archive::{FrameRef, SegmentName};
 use bluetick_core::{ConversationId, Seq};
 
-use super::chunk::{self, COLD, Facts, Fingerprint, Fingerprinter, Header, Unpacked};
+use super::chunk::{self, COLD, Fingerprint, Fingerprinter, Header, HeaderFields, Unpacked};
 use super::record::Record;
 use super::{DecodeError, Reader, put_varint};
 
 /// Where in the archive the content of a chunk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColdPlace {
+pub struct ColdLocation {
     /// The first seq of the segment.
     pub first: Seq,
     /// The last seq of the segment.
@@ -32,7 +32,7 @@ pub struct ColdPlace {
     pub index: u32,
 }
 
-impl ColdPlace {
+impl ColdLocation {
     pub fn segment(&self, store: [u8; 8], conversation: ConversationId) -> SegmentName {
         SegmentName { store, conversation, first: self.first, last: self.last, revision: self.revision }
     }
@@ -41,7 +41,7 @@ impl ColdPlace {
 /// The part of an archived chunk that stays in the hot store.
 #[derive(Debug)]
 pub struct ColdChunk {
-    pub place: ColdPlace,
+    pub location: ColdLocation,
     /// The records, without their content.
     pub stubs: Unpacked,
     hashes: Vec<u64>,
@@ -53,7 +53,7 @@ impl ColdChunk {
             return Err(DecodeError::Unknown { what: "packing", value: header.packing.into() });
         }
         let mut reader = Reader(header.checked_body()?);
-        let place = read_place(&mut reader)?;
+        let location = read_location(&mut reader)?;
         let raw = chunk::decompress(reader.rest(), header.raw_bytes)?;
         let mut stubs = Reader(&raw);
         let mut records = Vec::with_capacity(header.count);
@@ -64,7 +64,7 @@ impl ColdChunk {
         if !stubs.is_empty() {
             return Err(DecodeError::Malformed("a chunk's count"));
         }
-        Ok(ColdChunk { place, stubs: Unpacked::new(raw, records), hashes })
+        Ok(ColdChunk { location, stubs: Unpacked::new(raw, records), hashes })
     }
 
     /// Returns a record without its content, and the hash of the content.
@@ -72,15 +72,15 @@ impl ColdChunk {
         Some((self.stubs.get(index)?, *self.hashes.get(index)?))
     }
 
-    pub fn cells(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
         self.stubs.records().zip(self.hashes.iter().copied())
     }
 }
 
-fn read_place(reader: &mut Reader<'_>) -> Result<ColdPlace, DecodeError> {
+fn read_location(reader: &mut Reader<'_>) -> Result<ColdLocation, DecodeError> {
     let small =
-        |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a place in the archive"));
-    Ok(ColdPlace {
+        |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a location in the archive"));
+    Ok(ColdLocation {
         first: Seq::new(reader.varint()?),
         last: Seq::new(reader.varint()?),
         revision: small(reader.varint()?)?,
@@ -114,30 +114,41 @@ pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
 const SHARED_PAGE_BYTES: usize = 2_000;
 
 /// Chunks with their first seqs.
-pub type Parts = Vec<(Seq, Vec<u8>)>;
+pub type PackedChunks = Vec<(Seq, Vec<u8>)>;
 
 /// Builds the archived form of the chunk with this header. Returns one chunk, or several if a
 /// single row would waste most of a page. Panics unless `stubs` has one entry for each message.
-pub fn pack(first: Seq, header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8>, u64)]) -> Parts {
+pub fn pack(
+    first: Seq,
+    header: &Header<'_>,
+    location: &ColdLocation,
+    stubs: &[(Vec<u8>, u64)],
+) -> PackedChunks {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
     assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
     let mut parts = Vec::with_capacity(1);
-    let whole = Part { first, place: *place, notices_before: header.notices_before, prints: &prints, stubs };
+    let whole = ColdPart {
+        first,
+        location: *location,
+        notices_before: header.notices_before,
+        prints: &prints,
+        stubs,
+    };
     whole.pack_into(header, &mut parts);
     parts
 }
 
 /// A run of consecutive messages of a chunk.
-struct Part<'a> {
+struct ColdPart<'a> {
     first: Seq,
-    place: ColdPlace,
+    location: ColdLocation,
     notices_before: u64,
     prints: &'a [Fingerprint],
     stubs: &'a [(Vec<u8>, u64)],
 }
 
-impl Part<'_> {
-    fn pack_into(&self, header: &Header<'_>, parts: &mut Parts) {
+impl ColdPart<'_> {
+    fn pack_into(&self, header: &Header<'_>, parts: &mut PackedChunks) {
         let packed = self.pack(header);
         let count = self.stubs.len();
         if packed.len() <= SHARED_PAGE_BYTES || count == 1 {
@@ -146,19 +157,19 @@ impl Part<'_> {
         let (prints, later_prints) = self.prints.split_at(count / 2);
         let (stubs, later_stubs) = self.stubs.split_at(count / 2);
         let notices = prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64;
-        let later = Part {
+        let later = ColdPart {
             first: self.first.plus(stubs.len() as u64),
-            place: ColdPlace { index: self.place.index + stubs.len() as u32, ..self.place },
+            location: ColdLocation { index: self.location.index + stubs.len() as u32, ..self.location },
             notices_before: self.notices_before + notices,
             prints: later_prints,
             stubs: later_stubs,
         };
-        Part { prints, stubs, ..*self }.pack_into(header, parts);
+        ColdPart { prints, stubs, ..*self }.pack_into(header, parts);
         later.pack_into(header, parts);
     }
 
     fn pack(&self, header: &Header<'_>) -> Vec<u8> {
-        let Part { place, prints, stubs, notices_before, .. } = self;
+        let ColdPart { location, prints, stubs, notices_before, .. } = self;
         let mut raw = Vec::new();
         for (stub, _) in *stubs {
             put_varint(&mut raw, stub.len() as u64);
@@ -167,7 +178,7 @@ impl Part<'_> {
         for (_, hash) in *stubs {
             raw.extend_from_slice(&hash.to_le_bytes());
         }
-        let facts = Facts {
+        let facts = HeaderFields {
             packing: COLD,
             raw_bytes: raw.len(),
             newest: header.newest_received_at,
@@ -175,14 +186,14 @@ impl Part<'_> {
         };
         let mut out = Vec::new();
         chunk::put_chunk(&mut out, prints.iter().copied(), facts, |out| {
-            put_varint(out, place.first.get());
-            put_varint(out, place.last.get());
-            put_varint(out, place.revision.into());
-            put_varint(out, place.frame.offset);
-            put_varint(out, place.frame.length.into());
-            put_varint(out, place.frame.raw_length.into());
-            out.extend_from_slice(&place.frame.checksum.to_le_bytes());
-            put_varint(out, place.index.into());
+            put_varint(out, location.first.get());
+            put_varint(out, location.last.get());
+            put_varint(out, location.revision.into());
+            put_varint(out, location.frame.offset);
+            put_varint(out, location.frame.length.into());
+            put_varint(out, location.frame.raw_length.into());
+            out.extend_from_slice(&location.frame.checksum.to_le_bytes());
+            put_varint(out, location.index.into());
             // The row is written once and kept for long, so a slow level pays off.
             let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
             chunk::compress(&mut zstd, &raw, out);
@@ -198,7 +209,7 @@ const STUB_LEVEL: i32 = 9;
 mod tests {
     use bluetick_core::{ContentType, Timestamp};
 
-    use super::super::chunk::{Entry, Packer};
+    use super::super::chunk::{ChunkEntry, Packer};
     use super::*;
 
     const HASHER: Fingerprinter = Fingerprinter([7; 16]);
@@ -222,16 +233,16 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .zip([9, 0, 8])
-            .map(|(record, print)| Entry { record, fingerprint: Fingerprint(print) })
+            .map(|(record, print)| ChunkEntry { record, fingerprint: Fingerprint(print) })
             .collect();
         let mut chunk = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut chunk);
         chunk
     }
 
-    fn place() -> ColdPlace {
+    fn location() -> ColdLocation {
         let frame = FrameRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
-        ColdPlace { first: Seq::new(1), last: Seq::new(1_000), revision: 2, frame, index: 64 }
+        ColdLocation { first: Seq::new(1), last: Seq::new(1_000), revision: 2, frame, index: 64 }
     }
 
     fn cold() -> Vec<u8> {
@@ -239,7 +250,7 @@ mod tests {
         let header = Header::read(&hot).unwrap();
         let unpacked = chunk::unpack(&header).unwrap();
         let stubs: Vec<_> = unpacked.records().map(|record| stub_of(record, &HASHER).unwrap()).collect();
-        let mut parts = pack(Seq::new(65), &header, &place(), &stubs);
+        let mut parts = pack(Seq::new(65), &header, &location(), &stubs);
         assert_eq!(parts.len(), 1);
         parts.remove(0).1
     }
@@ -264,12 +275,12 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .enumerate()
-            .map(|(number, record)| Entry { record, fingerprint: print(number) })
+            .map(|(number, record)| ChunkEntry { record, fingerprint: print(number) })
             .collect();
         let mut hot = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut hot);
         let header = Header::read(&hot).unwrap();
-        let parts = pack(Seq::new(65), &header, &place(), &stubs);
+        let parts = pack(Seq::new(65), &header, &location(), &stubs);
         assert!(parts.len() > 1);
         let mut number = 0;
         for (first, bytes) in &parts {
@@ -277,8 +288,8 @@ mod tests {
             assert_eq!(first.get(), 65 + number as u64);
             let part = Header::read(bytes).unwrap();
             let chunk = ColdChunk::read(&part).unwrap();
-            assert_eq!(chunk.place.index as usize, place().index as usize + number);
-            for (index, (stub, hash)) in chunk.cells().enumerate() {
+            assert_eq!(chunk.location.index as usize, location().index as usize + number);
+            for (index, (stub, hash)) in chunk.entries().enumerate() {
                 assert_eq!((stub, hash), (&stubs[number].0[..], stubs[number].1));
                 assert_eq!(part.notices_through(index), header.notices_through(number));
                 number += 1;
@@ -297,8 +308,8 @@ mod tests {
         assert_eq!(after.notices_through(2), before.notices_through(2));
         assert!(after.fingerprints().eq(before.fingerprints()));
         let read = ColdChunk::read(&after).unwrap();
-        assert_eq!(read.place, place());
-        for ((stub, hash), number) in read.cells().zip(1..) {
+        assert_eq!(read.location, location());
+        for ((stub, hash), number) in read.entries().zip(1..) {
             let (stub, whole) = (
                 Record::decode(stub).unwrap(),
                 record(number, ["", "one", "two words", ""][number as usize]),

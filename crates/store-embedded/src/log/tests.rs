@@ -52,7 +52,7 @@ impl Log {
     }
 
     pub(super) fn note(&self) -> PathBuf {
-        self.directory.path().join(DURABLE_NOTE)
+        self.directory.path().join(DURABLE_FILE)
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -63,10 +63,10 @@ impl Log {
         &self.faults
     }
 
-    /// Returns what `look` reports.
+    /// Returns what `verify` reports.
     pub(super) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
-        look(
+        verify(
             self.directory.path(),
             Some(TAG),
             BatchNumber::NONE,
@@ -253,7 +253,7 @@ fn a_damaged_header_of_the_last_segment_does_not_cost_its_batches() {
     append(&mut log.writer(0), 1).unwrap();
     segment::open(&log.segments()[0]).unwrap().write_all_at(b"!", 3).unwrap();
     assert!(matches!(log.read(0), Err(LogError::Damaged { .. })));
-    assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
+    assert_eq!(log.segments().len(), 1, "the segment is kept for a repair");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn the_only_segment_is_not_taken_for_a_new_one_and_deleted_when_its_header_is_da
     // The tables contain its only batch.
     let refused = log.read(1).unwrap_err().to_string();
     assert!(refused.contains("header of the segment is damaged"), "{refused}");
-    assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
+    assert_eq!(log.segments().len(), 1, "the segment is kept for a repair");
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn the_last_batch_is_synced_again_before_anybody_is_told_that_it_is_stored() {
     // The state after a crash before the sync: complete in the page cache, unknown on disk.
     log.faults.sync_fails.store(true, Ordering::SeqCst);
     let (_, end) = log.read(0).unwrap();
-    assert!(end.last_frame.is_some());
+    assert!(end.last_batch_bytes.is_some());
     let disk = Disk::with_faults(Arc::clone(&log.faults));
     let spares = Spares::open(log.directory.path(), disk.clone(), SEGMENT_BYTES).unwrap();
     let directory = log.directory.path().to_owned();

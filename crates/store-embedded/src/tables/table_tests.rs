@@ -58,9 +58,9 @@ fn opening_an_older_store_raises_its_format_and_keeps_its_identity() {
     let mut txn = tables.env.write_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();
     let old = [&2u32.to_le_bytes(), &row[4..IDENTITY_BYTES]].concat();
-    tables.meta.put(&mut txn, IDENTITY_KEY, &summed(&old)).unwrap();
+    tables.meta.put(&mut txn, IDENTITY_KEY, &with_checksum(&old)).unwrap();
     txn.commit().unwrap();
-    tables.raise_format().unwrap();
+    tables.upgrade_format().unwrap();
     let txn = tables.env.read_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();
     assert!(row.starts_with(&FORMAT_VERSION.to_le_bytes()));

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 use std::ops::RangeInclusive;
 
 use super::*;
-use crate::codec::chunk::{Entry, Fingerprint, Packer};
+use crate::codec::chunk::{ChunkEntry, Fingerprint, Packer};
 
 const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
 
@@ -22,7 +22,7 @@ fn fill(tables: &Engine, id: ConversationId, sizes: &[u64]) {
         let records: Vec<String> = (first..first + size).map(|seq| seq.to_string()).collect();
         let entries: Vec<_> = records
             .iter()
-            .map(|record| Entry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
+            .map(|record| ChunkEntry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
             .collect();
         let mut packed = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(first as i64), 0, &mut packed);
@@ -37,7 +37,7 @@ fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<
     let range = Seq::new(*range.start())..=Seq::new(*range.end());
     let snapshot = tables.snapshot().unwrap();
     snapshot
-        .cells(id, range, |seq, cell| {
+        .records(id, range, |seq, cell| {
             assert_eq!(cell.record, seq.to_string().as_bytes());
             seen.push(seq.get());
             Ok(())
@@ -160,23 +160,23 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
             .unwrap();
     }
     update.commit().unwrap();
-    let places = || {
-        let mut places = Vec::new();
-        let keep = |place| {
-            places.push(place);
+    let positions = || {
+        let mut positions = Vec::new();
+        let keep = |position| {
+            positions.push(position);
             true
         };
         tables.snapshot().unwrap().order(&alice, None, keep).unwrap();
-        places
+        positions
     };
-    let before = places();
+    let before = positions();
     assert_eq!((before.len(), before.is_sorted()), (50, true));
-    assert!(!tables.mend_order().unwrap());
+    assert!(!tables.rebuild_order().unwrap());
     let mut txn = tables.env.write_txn().unwrap();
     tables.order.clear(&mut txn).unwrap();
     txn.commit().unwrap();
-    assert!(tables.mend_order().unwrap());
-    assert_eq!(places(), before);
+    assert!(tables.rebuild_order().unwrap());
+    assert_eq!(positions(), before);
 }
 
 #[test]
@@ -208,9 +208,9 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
     put(&change(2));
     let row = tables.snapshot().unwrap().inbox_row(&alice, ID(1)).unwrap().unwrap();
     assert_eq!(rows::read_inbox(&row).unwrap().last_at, Timestamp::from_millis(2));
-    assert!(tables.mend_order().unwrap(), "the place of the damaged line is taken out of the order");
+    assert!(tables.rebuild_order().unwrap(), "the position of the damaged row is removed from the order");
     assert_eq!(
-        (tables.order.len(&tables.env.read_txn().unwrap()).unwrap(), tables.mend_order().unwrap()),
+        (tables.order.len(&tables.env.read_txn().unwrap()).unwrap(), tables.rebuild_order().unwrap()),
         (1, false)
     );
     let mut update = tables.update().unwrap();
@@ -246,7 +246,7 @@ fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
     let mut txn = tables.env.write_txn().unwrap();
     tables.names.clear(&mut txn).unwrap();
     txn.commit().unwrap();
-    tables.mend_names().unwrap();
+    tables.rebuild_names().unwrap();
     assert_eq!(found(), ["alice u1"]);
 }
 
@@ -273,7 +273,7 @@ fn opening_an_older_store_builds_the_name_index() {
     tables.meta.put(&mut txn, NAMES_MADE_KEY, &[1]).unwrap();
     txn.commit().unwrap();
     assert!(!holds("alice") && !tables.names_are_current().unwrap());
-    tables.mend_names().unwrap();
+    tables.rebuild_names().unwrap();
     assert!(holds("alice") && holds("Alice") && !holds("alicia"));
     assert!(tables.names_are_current().unwrap());
     assert_eq!(tables.snapshot().unwrap().user(&id).unwrap().unwrap().id, id, "it is read as it was");
@@ -298,14 +298,14 @@ fn upgraded_tables_are_marked_for_a_rewrite_at_the_next_erasure() {
     let (directory, tables) = tables();
     let (tag, fingerprinter) = (StoreTag(*b"storetag"), Fingerprinter([7; 16]));
     tables.set_identity(&Identity { tag, fingerprinter, epoch: Epoch::FIRST }).unwrap();
-    tables.raise_format().unwrap();
+    tables.upgrade_format().unwrap();
     assert!(!tables.update().unwrap().has_expired_pages().unwrap(), "nothing was upgraded");
     let mut txn = tables.env.write_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap()[4..IDENTITY_BYTES].to_vec();
     let older = [&3_u32.to_le_bytes()[..], &row].concat();
     tables.meta.put(&mut txn, IDENTITY_KEY, &older).unwrap();
     txn.commit().unwrap();
-    tables.raise_format().unwrap();
+    tables.upgrade_format().unwrap();
     assert!(tables.update().unwrap().has_expired_pages().unwrap());
     drop(directory);
 }

@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::{ConversationId, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::{Room, RoomState};
+use super::{ConversationState, ResidentConversation};
 
 /// The number of locks over which conversations are spread. At most 256, because one byte of the id
 /// selects the shard.
@@ -55,22 +56,22 @@ impl Hasher for IdHasher {
     }
 }
 
-type Shard = HashMap<ConversationId, Arc<Room>, IdHashing>;
+type ResidentShard = HashMap<ConversationId, Arc<ResidentConversation>, IdHashing>;
 
 /// All resident conversations.
 ///
 /// Invariants: a conversation that is not in here is completely in the tables. A conversation never
 /// has two states in memory.
-pub struct Rooms {
-    shards: [Mutex<Shard>; SHARDS],
+pub struct ResidentConversations {
+    shards: [Mutex<ResidentShard>; SHARDS],
     count: AtomicUsize,
-    /// Counts evictions ([`Rooms::put_to_sleep`]); measures how recently a conversation was used.
+    /// Counts evictions ([`ResidentConversations::evict`]); measures how recently a conversation was used.
     tick: AtomicU64,
 }
 
-impl Default for Rooms {
-    fn default() -> Rooms {
-        Rooms {
+impl Default for ResidentConversations {
+    fn default() -> ResidentConversations {
+        ResidentConversations {
             shards: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
             tick: AtomicU64::new(1),
@@ -78,11 +79,11 @@ impl Default for Rooms {
     }
 }
 
-impl Rooms {
-    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
+impl ResidentConversations {
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, ResidentShard> {
         // The bytes of an id are random already.
         let shard = usize::from(id.as_bytes()[15]) % SHARDS;
-        self.shards[shard].lock().expect("nobody panics while holding the map of rooms")
+        self.shards[shard].lock()
     }
 
     /// Returns the number of resident conversations.
@@ -90,10 +91,10 @@ impl Rooms {
         self.count.load(Ordering::Relaxed)
     }
 
-    pub fn get(&self, id: ConversationId) -> Option<Arc<Room>> {
-        let room = Arc::clone(self.shard(id).get(&id)?);
-        room.touch(self.tick.load(Ordering::Relaxed));
-        Some(room)
+    pub fn get(&self, id: ConversationId) -> Option<Arc<ResidentConversation>> {
+        let resident = Arc::clone(self.shard(id).get(&id)?);
+        resident.touch(self.tick.load(Ordering::Relaxed));
+        Some(resident)
     }
 
     /// Returns the conversation state, and calls `load` if it is not resident. Concurrent callers
@@ -101,35 +102,32 @@ impl Rooms {
     pub fn get_or_load(
         &self,
         id: ConversationId,
-        load: impl FnOnce() -> Result<RoomState, StoreError>,
-    ) -> Result<Arc<Room>, StoreError> {
-        if let Some(room) = self.get(id) {
-            return Ok(room);
+        load: impl FnOnce() -> Result<ConversationState, StoreError>,
+    ) -> Result<Arc<ResidentConversation>, StoreError> {
+        if let Some(resident) = self.get(id) {
+            return Ok(resident);
         }
         // Load under the shard's lock. Otherwise another thread could load the state, write to it,
         // checkpoint it and evict it in between, and the older state would win.
         match self.shard(id).entry(id) {
             Entry::Occupied(found) => Ok(Arc::clone(found.get())),
             Entry::Vacant(vacant) => {
-                let room = Arc::new(Room::new(id, load()?));
-                room.touch(self.tick.load(Ordering::Relaxed));
+                let resident = Arc::new(ResidentConversation::new(id, load()?));
+                resident.touch(self.tick.load(Ordering::Relaxed));
                 self.count.fetch_add(1, Ordering::Relaxed);
-                Ok(Arc::clone(vacant.insert(room)))
+                Ok(Arc::clone(vacant.insert(resident)))
             }
         }
     }
 
     fn weight(&self) -> usize {
-        let shards = self
-            .shards
-            .iter()
-            .map(|shard| shard.lock().expect("nobody panics while holding the map of rooms"));
-        shards.map(|shard| shard.values().map(|room| room.state().weight()).sum::<usize>()).sum()
+        let shards = self.shards.iter().map(|shard| shard.lock());
+        shards.map(|shard| shard.values().map(|resident| resident.state().weight()).sum::<usize>()).sum()
     }
 
     /// Evicts conversation states until the total weight is at most `keep`. Evicts only states that
     /// are clean and not referenced elsewhere, the least recently used first.
-    pub fn put_to_sleep(&self, keep: usize) {
+    pub fn evict(&self, keep: usize) {
         let now = self.tick.fetch_add(1, Ordering::Relaxed);
         let mut spare = self.weight().saturating_sub(keep);
         for age in [8, 4, 2, 1, 0] {
@@ -137,15 +135,15 @@ impl Rooms {
                 if spare == 0 {
                     return;
                 }
-                let mut shard = shard.lock().expect("nobody panics while holding the map of rooms");
+                let mut shard = shard.lock();
                 let before = shard.len();
-                shard.retain(|_, room| {
+                shard.retain(|_, resident| {
                     let wanted = spare == 0
-                        || Arc::strong_count(room) > 1
-                        || now.saturating_sub(room.last_used()) < age
-                        || !room.state().is_clean();
+                        || Arc::strong_count(resident) > 1
+                        || now.saturating_sub(resident.last_used()) < age
+                        || !resident.state().is_clean();
                     if !wanted {
-                        spare = spare.saturating_sub(room.state().weight());
+                        spare = spare.saturating_sub(resident.state().weight());
                     }
                     wanted
                 });
@@ -165,16 +163,16 @@ mod tests {
 
     #[test]
     fn rooms_that_somebody_holds_or_that_are_not_written_stay_awake() {
-        let rooms = Rooms::default();
+        let residents = ResidentConversations::default();
         for number in 0..10 {
-            rooms.get_or_load(id(number), || Ok(RoomState::absent())).unwrap();
+            residents.get_or_load(id(number), || Ok(ConversationState::absent())).unwrap();
         }
-        let held = rooms.get(id(3)).unwrap();
-        rooms.get(id(4)).unwrap().state().reserved = bluetick_core::Seq::FIRST;
-        rooms.put_to_sleep(0);
-        assert_eq!(rooms.count(), 2);
-        assert!(Arc::ptr_eq(&held, &rooms.get(id(3)).unwrap()));
-        assert!(rooms.get(id(4)).is_some());
+        let held = residents.get(id(3)).unwrap();
+        residents.get(id(4)).unwrap().state().reserved = bluetick_core::Seq::FIRST;
+        residents.evict(0);
+        assert_eq!(residents.count(), 2);
+        assert!(Arc::ptr_eq(&held, &residents.get(id(3)).unwrap()));
+        assert!(residents.get(id(4)).is_some());
     }
 
     #[test]
@@ -192,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_large_group_weighs_as_much_as_many_conversations() {
-        let rooms = Rooms::default();
+        let residents = ResidentConversations::default();
         let person = |number: usize| format!("user{number}").parse().unwrap();
         let others: Vec<_> = (1..10_000).map(person).collect();
         let conversation = bluetick_core::Conversation {
@@ -203,7 +201,7 @@ mod tests {
             head: bluetick_core::Seq::FIRST,
             last_at: Default::default(),
         };
-        let large = RoomState::stored(
+        let large = ConversationState::stored(
             crate::codec::rows::StoredConversation {
                 conversation,
                 newest_at: Default::default(),
@@ -213,21 +211,21 @@ mod tests {
             vec![Default::default(); 10_000],
         );
         assert!(large.weight() > 100);
-        rooms.get_or_load(id(1), || Ok(large)).unwrap();
-        rooms.put_to_sleep(100);
-        assert_eq!(rooms.count(), 0);
+        residents.get_or_load(id(1), || Ok(large)).unwrap();
+        residents.evict(100);
+        assert_eq!(residents.count(), 0);
     }
 
     #[test]
     fn those_used_lately_stay_awake_longer() {
-        let rooms = Rooms::default();
-        rooms.get_or_load(id(1), || Ok(RoomState::absent())).unwrap();
+        let residents = ResidentConversations::default();
+        residents.get_or_load(id(1), || Ok(ConversationState::absent())).unwrap();
         for _ in 0..3 {
-            rooms.put_to_sleep(10);
+            residents.evict(10);
         }
-        rooms.get_or_load(id(2), || Ok(RoomState::absent())).unwrap();
-        rooms.put_to_sleep(1);
-        assert!(rooms.get(id(1)).is_none());
-        assert!(rooms.get(id(2)).is_some());
+        residents.get_or_load(id(2), || Ok(ConversationState::absent())).unwrap();
+        residents.evict(1);
+        assert!(residents.get(id(1)).is_none());
+        assert!(residents.get(id(2)).is_some());
     }
 }

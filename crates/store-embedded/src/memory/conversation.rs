@@ -2,8 +2,8 @@
 //! writes need.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::members::MembershipChange;
@@ -13,19 +13,20 @@ use bluetick_core::{
 };
 use bytes::Bytes;
 
-use super::{IdTable, Noted, Seats, Stale};
+use super::{IdTable, MemberStates, RecentListing, StaleMembers};
 use crate::codec::chunk::Fingerprint;
 use crate::codec::rows::StoredConversation;
+use crate::sync::{PanicMutex, PanicMutexGuard};
 
 /// A resident conversation. `repr(C)` keeps the fields that are read without the lock together, in
 /// front of the rest.
 #[repr(C)]
-pub struct Room {
+pub struct ResidentConversation {
     last_used: AtomicU64,
     /// Whether the message ids are loaded, readable without the lock. Never reset.
     writable: AtomicBool,
     pub id: ConversationId,
-    state: Mutex<RoomState>,
+    state: PanicMutex<ConversationState>,
 }
 
 /// A durable message that the tables may not contain yet.
@@ -37,7 +38,7 @@ pub struct TailMessage {
 
 /// A message in the tail, with the count that unread numbers need.
 #[derive(Debug)]
-struct Placed {
+struct TailEntry {
     record: Bytes,
     fingerprint: Fingerprint,
     /// The low 32 bits of the number of notices up to this message. Only differences are used.
@@ -50,21 +51,21 @@ struct Placed {
 ///
 /// - `tail` holds the durable messages `tail_first..=head`. Everything below is in the tables.
 /// - `reserved >= head`, and they are equal whenever no batch is being written.
-/// - `seats` has one entry per member.
+/// - `member_states` has one entry per member.
 ///
 /// `repr(C)` keeps the fields in the order in which a message needs them. A store has far more
 /// conversations than fit into the processor's cache. So a send costs roughly as much as the cache
 /// lines it touches.
 #[derive(Debug)]
 #[repr(C)]
-pub struct RoomState {
+pub struct ConversationState {
     /// The newest allocated seq, durable or not. Only the committer allocates; eviction also reads
     /// it.
     pub reserved: Seq,
     pub members: Arc<Members>,
     /// The ids of the dedupe window and of the tail. `None` until the first write loads them.
     pub ids: Option<IdTable>,
-    tail: VecDeque<Placed>,
+    tail: VecDeque<TailEntry>,
     tail_first: Seq,
     /// The highest `received_at` of all messages.
     pub newest_at: Timestamp,
@@ -74,23 +75,23 @@ pub struct RoomState {
     /// The generation whose work list contains this conversation.
     pub listed_in: u64,
     /// The read state of each member.
-    pub seats: Seats,
+    pub member_states: MemberStates,
     /// `None` if the conversation does not exist.
     pub conversation: Option<Conversation>,
     /// The members whose inbox and pending rows in the tables are out of date.
-    pub stale: Stale,
+    pub stale: StaleMembers,
     /// The users whose inbox cache lists this conversation as changed.
-    pub noted: Noted,
+    pub recent_listing: RecentListing,
     /// Former members whose rows in the tables must be deleted, with the change that removed them.
     departed: HashMap<UserId, u64>,
 }
 
-/// What a checkpoint read from a conversation state. [`RoomState::forget`] drops it after the
+/// What a checkpoint read from a conversation state. [`ConversationState::forget`] drops it after the
 /// commit.
-pub struct Written {
+pub struct CheckpointedState {
     pub through: Seq,
     /// The members whose rows are out of date, with the change that made them so.
-    pub seats: Vec<(UserId, u64)>,
+    pub member_states: Vec<(UserId, u64)>,
     pub departed: HashMap<UserId, u64>,
 }
 
@@ -103,14 +104,14 @@ pub enum NoticesAbove {
     UpTo(u64),
 }
 
-impl Room {
-    pub fn new(id: ConversationId, state: RoomState) -> Room {
+impl ResidentConversation {
+    pub fn new(id: ConversationId, state: ConversationState) -> ResidentConversation {
         let writable = AtomicBool::new(state.ids.is_some());
-        Room { last_used: AtomicU64::new(0), writable, id, state: Mutex::new(state) }
+        ResidentConversation { last_used: AtomicU64::new(0), writable, id, state: PanicMutex::new(state) }
     }
 
-    pub fn state(&self) -> MutexGuard<'_, RoomState> {
-        self.state.lock().expect("nobody panics while holding a room")
+    pub fn state(&self) -> PanicMutexGuard<'_, ConversationState> {
+        self.state.lock()
     }
 
     pub fn is_writable(&self) -> bool {
@@ -132,13 +133,13 @@ impl Room {
     }
 }
 
-impl RoomState {
+impl ConversationState {
     /// Returns the state of a conversation that does not exist yet.
-    pub fn absent() -> RoomState {
-        RoomState {
+    pub fn absent() -> ConversationState {
+        ConversationState {
             conversation: None,
             members: Arc::default(),
-            seats: Seats::default(),
+            member_states: MemberStates::default(),
             newest_at: Timestamp::from_millis(i64::MIN),
             reserved: Seq::ZERO,
             tail: VecDeque::new(),
@@ -147,8 +148,8 @@ impl RoomState {
             ids: Some(IdTable::default()),
             departed: HashMap::new(),
             changes: 0,
-            stale: Stale::Nobody,
-            noted: Noted::default(),
+            stale: StaleMembers::NoMembers,
+            recent_listing: RecentListing::default(),
             listed_in: 0,
         }
     }
@@ -158,18 +159,18 @@ impl RoomState {
         stored: StoredConversation,
         members: Arc<Members>,
         member_states: Vec<MemberState>,
-    ) -> RoomState {
+    ) -> ConversationState {
         let StoredConversation { conversation, newest_at, notices } = stored;
-        RoomState {
+        ConversationState {
             newest_at,
             reserved: conversation.head,
             tail_first: conversation.head.next(),
             conversation: Some(conversation),
-            seats: Seats::of(&members, member_states),
+            member_states: MemberStates::of(&members, member_states),
             members,
             notices,
             ids: None,
-            ..RoomState::absent()
+            ..ConversationState::absent()
         }
     }
 
@@ -190,35 +191,35 @@ impl RoomState {
 
     /// Creates the conversation. Its notice, if any, is a separate message that follows. Panics if
     /// the conversation exists.
-    pub fn found(&mut self, conversation: Conversation, members: Arc<Members>) {
+    pub fn create(&mut self, conversation: Conversation, members: Arc<Members>) {
         assert!(self.conversation.is_none(), "a conversation begins once");
         self.conversation = Some(Conversation { head: Seq::ZERO, ..conversation });
         self.changes += 1;
-        self.seats = Seats::new(members.len(), self.changes);
+        self.member_states = MemberStates::new(members.len(), self.changes);
         self.members = members;
-        self.stale = Stale::Everybody;
+        self.stale = StaleMembers::AllMembers;
     }
 
     pub fn change_membership(&mut self, change: &MembershipChange) {
         self.changes += 1;
-        self.noted.members_changed();
-        self.stale = Stale::Everybody;
+        self.recent_listing.members_changed();
+        self.stale = StaleMembers::AllMembers;
         match change {
             MembershipChange::Joined(member) => {
-                assert!(!self.members.contains(&member.user), "nobody joins twice");
+                assert!(!self.members.contains(&member.user), "a member joins once");
                 change.apply(&mut self.members);
                 let at = self.members.position(member.user.as_str()).expect("it was just added");
-                self.seats.insert(at, self.changes);
+                self.member_states.insert(at, self.changes);
                 self.departed.remove(&member.user);
             }
             MembershipChange::Left { user, new_admin } => {
                 if let Some(at) = self.members.position(user.as_str()) {
-                    self.seats.remove(at);
+                    self.member_states.remove(at);
                 }
                 change.apply(&mut self.members);
                 self.departed.insert(user.clone(), self.changes);
                 if let Some(at) = new_admin.as_ref().and_then(|heir| self.members.position(heir.as_str())) {
-                    self.seats.touch(at, self.changes);
+                    self.member_states.touch(at, self.changes);
                 }
             }
         }
@@ -227,20 +228,20 @@ impl RoomState {
     /// Adds a durable message. Panics if the seqs would not be contiguous.
     pub fn push(&mut self, seq: Seq, message: TailMessage, received_at: Timestamp) {
         let conversation = self.conversation.as_mut().expect("only a conversation that exists gets messages");
-        assert_eq!(seq, conversation.head.next(), "places are dense");
+        assert_eq!(seq, conversation.head.next(), "seqs must be contiguous");
         conversation.head = seq;
         conversation.last_at = conversation.last_at.max(received_at);
         self.newest_at = self.newest_at.max(received_at);
         self.reserved = self.reserved.max(seq);
         let TailMessage { record, fingerprint } = message;
         self.notices += u64::from(fingerprint == Fingerprint::NONE);
-        self.tail.push_back(Placed { record, fingerprint, notices_low: self.notices as u32 });
-        self.stale = Stale::Everybody;
+        self.tail.push_back(TailEntry { record, fingerprint, notices_low: self.notices as u32 });
+        self.stale = StaleMembers::AllMembers;
     }
 
     pub fn member(&self, user: &UserId) -> Option<(&Member, &MemberState)> {
         let at = self.members.position(user.as_str())?;
-        Some((self.members.at(at), self.seats.member_state(at)))
+        Some((self.members.at(at), self.member_states.member_state(at)))
     }
 
     /// Returns whether the user's inbox lists the conversation.
@@ -251,28 +252,36 @@ impl RoomState {
     }
 
     /// Returns the position in the member's inbox, or `None` if the inbox does not list it.
-    pub fn place(&self, id: ConversationId, user: &UserId) -> Option<InboxKey> {
+    pub fn inbox_position(&self, id: ConversationId, user: &UserId) -> Option<InboxKey> {
         let (_, member_state) = self.member(user)?;
         let last_at = self.conversation.as_ref().filter(|_| self.is_listed_for(user))?.last_at;
         Some(InboxKey { shelf: InboxSection::of(member_state.preferences), last_at, id })
     }
 
     /// Applies `change` to a member's read state. Returns the previous one if it changed.
-    pub fn stand(&mut self, user: &str, change: impl FnOnce(&mut MemberState)) -> Option<MemberState> {
-        self.stand_at(self.members.position(user)?, change)
+    pub fn update_member_state(
+        &mut self,
+        user: &str,
+        change: impl FnOnce(&mut MemberState),
+    ) -> Option<MemberState> {
+        self.update_member_state_at(self.members.position(user)?, change)
     }
 
-    /// Like [`RoomState::stand`], for the member at this index.
-    pub fn stand_at(&mut self, at: usize, change: impl FnOnce(&mut MemberState)) -> Option<MemberState> {
+    /// Like [`ConversationState::update_member_state`], for the member at this index.
+    pub fn update_member_state_at(
+        &mut self,
+        at: usize,
+        change: impl FnOnce(&mut MemberState),
+    ) -> Option<MemberState> {
         let member = self.members.at(at);
-        let before = *self.seats.member_state(at);
+        let before = *self.member_states.member_state(at);
         let mut after = before;
         change(&mut after);
         if after == before {
             return None;
         }
         self.changes += 1;
-        self.seats.set(at, member.joined_seq, after, self.changes);
+        self.member_states.set(at, member.joined_seq, after, self.changes);
         self.stale.add(&member.user);
         Some(before)
     }
@@ -301,7 +310,7 @@ impl RoomState {
         self.notices - u64::from(from_first) - u64::from(first.fingerprint == Fingerprint::NONE)
     }
 
-    fn placed(&self, seq: Seq) -> Option<&Placed> {
+    fn placed(&self, seq: Seq) -> Option<&TailEntry> {
         let index = seq.get().checked_sub(self.tail_first.get())?;
         self.tail.get(usize::try_from(index).ok()?)
     }
@@ -316,24 +325,25 @@ impl RoomState {
     }
 
     pub fn tail(&self) -> impl ExactSizeIterator<Item = TailMessage> {
-        let copy =
-            |placed: &Placed| TailMessage { record: placed.record.clone(), fingerprint: placed.fingerprint };
+        let copy = |placed: &TailEntry| TailMessage {
+            record: placed.record.clone(),
+            fingerprint: placed.fingerprint,
+        };
         self.tail.iter().map(copy)
     }
 
     /// Returns the seqs above `after` in the tail with this fingerprint.
-    pub fn tail_places(&self, fingerprint: Fingerprint, after: Seq) -> impl Iterator<Item = Seq> {
-        let places = self.tail.iter().zip((self.tail_first.get()..).map(Seq::new));
-        places
-            .filter(move |(placed, seq)| placed.fingerprint == fingerprint && *seq > after)
+    pub fn tail_seqs(&self, fingerprint: Fingerprint, after: Seq) -> impl Iterator<Item = Seq> {
+        let seqs = self.tail.iter().zip((self.tail_first.get()..).map(Seq::new));
+        seqs.filter(move |(placed, seq)| placed.fingerprint == fingerprint && *seq > after)
             .map(|(_, seq)| seq)
     }
 
-    /// Returns what a checkpoint writes now, to pass to [`RoomState::forget`] later.
-    pub fn to_write(&self) -> Written {
-        Written {
+    /// Returns what a checkpoint writes now, to pass to [`ConversationState::forget`] later.
+    pub fn to_write(&self) -> CheckpointedState {
+        CheckpointedState {
             through: self.head(),
-            seats: self.seats.changed(&self.members),
+            member_states: self.member_states.changed(&self.members),
             departed: self.departed.clone(),
         }
     }
@@ -345,18 +355,20 @@ impl RoomState {
 
     /// Returns whether the tables contain the whole state, so that it can be evicted.
     pub fn is_clean(&self) -> bool {
-        let rows = self.seats.are_clean() && self.departed.is_empty() && self.stale == Stale::Nobody;
+        let rows = self.member_states.are_clean()
+            && self.departed.is_empty()
+            && self.stale == StaleMembers::NoMembers;
         rows && self.tail.is_empty() && self.reserved == self.head()
     }
 
     /// Drops what the tables now contain. Changes made after `written` was read stay.
-    pub fn forget(&mut self, written: &Written) {
+    pub fn forget(&mut self, written: &CheckpointedState) {
         while self.tail_first <= written.through && self.tail.pop_front().is_some() {
             self.tail_first = self.tail_first.next();
         }
-        for (user, change) in &written.seats {
+        for (user, change) in &written.member_states {
             if let Some(at) = self.members.position(user.as_str()) {
-                self.seats.written(at, *change);
+                self.member_states.written(at, *change);
             }
         }
         self.departed.retain(|user, change| written.departed.get(user) != Some(change));
@@ -380,8 +392,8 @@ mod tests {
         TailMessage { record: Bytes::copy_from_slice(&[number]), fingerprint: Fingerprint::NONE }
     }
 
-    fn room() -> RoomState {
-        let mut room = RoomState::absent();
+    fn conversation_state() -> ConversationState {
+        let mut conversation_state = ConversationState::absent();
         let conversation = Conversation {
             id: ConversationId::group([1; 15]),
             title: None,
@@ -390,64 +402,74 @@ mod tests {
             head: Seq::ZERO,
             last_at: Timestamp::from_millis(1),
         };
-        room.found(conversation, Arc::new(Members::founding(&user("alice"), &[user("bob")])));
+        conversation_state.create(conversation, Arc::new(Members::founding(&user("alice"), &[user("bob")])));
         for seq in 1..=3u8 {
-            room.push(Seq::new(seq.into()), message(seq), Timestamp::from_millis(seq.into()));
+            conversation_state.push(Seq::new(seq.into()), message(seq), Timestamp::from_millis(seq.into()));
         }
-        room
+        conversation_state
     }
 
     #[test]
     fn what_a_checkpoint_wrote_is_forgotten_and_what_came_meanwhile_stays() {
-        let mut room = room();
-        let written = room.to_write();
-        room.push(Seq::new(4), message(4), Timestamp::from_millis(4));
-        room.stand("bob", |member_state| {
+        let mut conversation_state = conversation_state();
+        let written = conversation_state.to_write();
+        conversation_state.push(Seq::new(4), message(4), Timestamp::from_millis(4));
+        conversation_state.update_member_state("bob", |member_state| {
             member_state.apply_receipt(ReceiptKind::Read, Seq::new(2), Seq::new(4))
         });
         let carol = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(4) };
-        room.change_membership(&MembershipChange::Joined(carol));
-        room.change_membership(&MembershipChange::Left { user: user("alice"), new_admin: None });
-        room.forget(&written);
-        assert_eq!(room.tail_first(), Seq::new(4));
-        assert_eq!(room.tail_record(Seq::new(3)), None);
-        assert_eq!(room.tail_record(Seq::new(4)).unwrap()[..], [4]);
-        let left = room.to_write();
-        let seats: Vec<_> = left.seats.iter().map(|(user, _)| user.as_str()).collect();
-        assert_eq!((seats, left.departed.len()), (vec!["bob", "carol"], 1));
-        assert!(!room.is_clean());
+        conversation_state.change_membership(&MembershipChange::Joined(carol));
+        conversation_state
+            .change_membership(&MembershipChange::Left { user: user("alice"), new_admin: None });
+        conversation_state.forget(&written);
+        assert_eq!(conversation_state.tail_first(), Seq::new(4));
+        assert_eq!(conversation_state.tail_record(Seq::new(3)), None);
+        assert_eq!(conversation_state.tail_record(Seq::new(4)).unwrap()[..], [4]);
+        let left = conversation_state.to_write();
+        let member_states: Vec<_> = left.member_states.iter().map(|(user, _)| user.as_str()).collect();
+        assert_eq!((member_states, left.departed.len()), (vec!["bob", "carol"], 1));
+        assert!(!conversation_state.is_clean());
     }
 
     #[test]
     fn a_room_that_is_written_wholly_is_clean() {
-        let mut room = room();
-        let written = room.to_write();
-        room.forget(&written);
-        assert!(!room.is_clean(), "the rows by user are written later");
-        room.stale = Stale::Nobody;
-        assert!(room.is_clean());
-        assert_eq!(room.head(), Seq::new(3));
+        let mut conversation_state = conversation_state();
+        let written = conversation_state.to_write();
+        conversation_state.forget(&written);
+        assert!(!conversation_state.is_clean(), "the rows by user are written later");
+        conversation_state.stale = StaleMembers::NoMembers;
+        assert!(conversation_state.is_clean());
+        assert_eq!(conversation_state.head(), Seq::new(3));
     }
 
     #[test]
     fn notices_are_counted_wherever_the_tail_begins() {
-        let mut room = room();
+        let mut conversation_state = conversation_state();
         let id = ConversationId::group([1; 15]);
         let text = TailMessage { fingerprint: Fingerprint(7), ..message(4) };
-        room.push(Seq::new(4), text, Timestamp::from_millis(4));
-        room.push(Seq::new(5), message(5), Timestamp::from_millis(5));
-        let above = |room: &RoomState| [0, 1, 2, 3, 4, 5].map(|seq| room.notices_above(id, Seq::new(seq)));
-        assert_eq!(above(&room), [4, 3, 2, 1, 1, 0].map(NoticesAbove::Known));
-        room.forget(&Written { through: Seq::new(3), seats: Vec::new(), departed: HashMap::new() });
-        assert_eq!(room.notices_before_tail(), 3);
+        conversation_state.push(Seq::new(4), text, Timestamp::from_millis(4));
+        conversation_state.push(Seq::new(5), message(5), Timestamp::from_millis(5));
+        let above = |conversation_state: &ConversationState| {
+            [0, 1, 2, 3, 4, 5].map(|seq| conversation_state.notices_above(id, Seq::new(seq)))
+        };
+        assert_eq!(above(&conversation_state), [4, 3, 2, 1, 1, 0].map(NoticesAbove::Known));
+        conversation_state.forget(&CheckpointedState {
+            through: Seq::new(3),
+            member_states: Vec::new(),
+            departed: HashMap::new(),
+        });
+        assert_eq!(conversation_state.notices_before_tail(), 3);
         let known = NoticesAbove::Known;
         let from_tables = NoticesAbove::UpTo(4);
-        assert_eq!(above(&room), [known(4), from_tables, from_tables, known(1), known(1), known(0)]);
+        assert_eq!(
+            above(&conversation_state),
+            [known(4), from_tables, from_tables, known(1), known(1), known(0)]
+        );
     }
 
     #[test]
-    #[should_panic(expected = "places are dense")]
+    #[should_panic(expected = "seqs must be contiguous")]
     fn a_hole_is_a_bug_and_not_a_message() {
-        room().push(Seq::new(5), message(5), Timestamp::from_millis(5));
+        conversation_state().push(Seq::new(5), message(5), Timestamp::from_millis(5));
     }
 }

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::durable::newest_claim;
-use super::frame::Frame;
-use super::scan::newer_frame_behind;
+use super::frame::LogFrame;
+use super::scan::newer_frame_follows;
 use super::segment::{self, FIRST_FRAME, SegmentHeader};
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
@@ -26,18 +26,18 @@ pub struct LogCount {
     pub has_torn_end: bool,
 }
 
-/// Reports all damage to `tell`, and passes the batches after `checkpoint` to `visit` with their
+/// Reports all damage to `report`, and passes the batches after `checkpoint` to `visit` with their
 /// file and offset. Changes nothing. Without a `tag`, the tag of the first readable header is used.
-pub fn look(
+pub fn verify(
     directory: &Path,
     tag: Option<StoreTag>,
     checkpoint: BatchNumber,
-    tell: &mut dyn FnMut(LogFinding),
-    visit: &mut dyn FnMut(Frame<'_>, &Path, u64),
+    report: &mut dyn FnMut(LogFinding),
+    visit: &mut dyn FnMut(LogFrame<'_>, &Path, u64),
 ) -> io::Result<LogCount> {
     let mut count = LogCount::default();
     let mut finding =
-        |path: &Path, offset: u64, what: String| tell(LogFinding { path: path.to_owned(), offset, what });
+        |path: &Path, offset: u64, what: String| report(LogFinding { path: path.to_owned(), offset, what });
     let files = segment::list(directory)?;
     let mut headers: Vec<(&Path, SegmentNumber, Option<SegmentHeader>)> = Vec::new();
     for (number, path) in &files {
@@ -72,7 +72,7 @@ pub fn look(
             // written.
             if !is_last
                 || was_written_to
-                || newer_frame_behind(&bytes, 0, tag, BatchNumber(expected.0.saturating_sub(1)))
+                || newer_frame_follows(&bytes, 0, tag, BatchNumber(expected.0.saturating_sub(1)))
             {
                 finding(path, 0, "the header of the segment is damaged".to_owned());
             }
@@ -100,20 +100,20 @@ pub fn look(
             headers[position + 1..].iter().find_map(|(.., header)| header.map(|next| next.first_batch));
         let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
         while next_first != Some(expected) {
-            let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
+            let frame = bytes.get(offset..).and_then(|rest| LogFrame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == expected) else {
-                if next_first.is_some() || newer_frame_behind(&bytes, offset, tag, expected) {
+                if next_first.is_some() || newer_frame_follows(&bytes, offset, tag, expected) {
                     let known = if expected <= checkpoint { "; the tables have what it says" } else { "" };
                     finding(path, offset as u64, format!("batch {} cannot be read{known}", expected.0));
                     expected = next_first.unwrap_or(expected);
                 } else {
                     count.has_torn_end =
-                        bytes.get(offset..).is_some_and(|rest| Frame::begins(rest, tag, expected));
+                        bytes.get(offset..).is_some_and(|rest| LogFrame::begins(rest, tag, expected));
                 }
                 break;
             };
             count.batches += 1;
-            let checksum = Frame::stored_checksum(&bytes[offset..]);
+            let checksum = LogFrame::stored_checksum(&bytes[offset..]);
             if let Some(what) = claim.and_then(|claim| claim.contradicts(frame.number, *number, checksum)) {
                 finding(path, offset as u64, what);
             }

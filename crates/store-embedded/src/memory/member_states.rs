@@ -6,8 +6,8 @@ use bluetick_core::receipts::SortedReadStates;
 use bluetick_core::{MemberState, Members, ReadState, ReceiptCounts, Seq, UserId};
 
 #[derive(Debug, Default)]
-pub struct Seats {
-    seats: Vec<Seat>,
+pub struct MemberStates {
+    states: Vec<TrackedMemberState>,
     /// The number of entries whose current value is not in the tables.
     unwritten: usize,
     /// Counted on first use, then kept up to date until the members change.
@@ -15,52 +15,56 @@ pub struct Seats {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Seat {
+struct TrackedMemberState {
     member_state: MemberState,
     /// The last change that is not in the tables; 0 if there is none.
     changed: u64,
 }
 
-impl Seats {
+impl MemberStates {
     /// Returns default read states for new members, none of them in the tables.
-    pub fn new(count: usize, change: u64) -> Seats {
-        let seats = vec![Seat { member_state: MemberState::default(), changed: change }; count];
-        Seats { seats, unwritten: count, tally: None }
+    pub fn new(count: usize, change: u64) -> MemberStates {
+        let states =
+            vec![TrackedMemberState { member_state: MemberState::default(), changed: change }; count];
+        MemberStates { states, unwritten: count, tally: None }
     }
 
     /// Returns the read states as the tables contain them.
-    pub fn of(members: &Members, member_states: Vec<MemberState>) -> Seats {
-        assert_eq!(members.len(), member_states.len(), "a seat for each member");
-        let seats = member_states.into_iter().map(|member_state| Seat { member_state, changed: 0 }).collect();
-        Seats { seats, unwritten: 0, tally: None }
+    pub fn of(members: &Members, member_states: Vec<MemberState>) -> MemberStates {
+        assert_eq!(members.len(), member_states.len(), "one read state for each member");
+        let states = member_states
+            .into_iter()
+            .map(|member_state| TrackedMemberState { member_state, changed: 0 })
+            .collect();
+        MemberStates { states, unwritten: 0, tally: None }
     }
 
     pub fn member_state(&self, at: usize) -> &MemberState {
-        &self.seats[at].member_state
+        &self.states[at].member_state
     }
 
     pub fn set(&mut self, at: usize, joined: Seq, member_state: MemberState, change: u64) {
         if let Some(tally) = &mut self.tally {
-            tally.advance(self.seats[at].member_state.shown_since(joined), member_state.shown_since(joined));
+            tally.advance(self.states[at].member_state.shown_since(joined), member_state.shown_since(joined));
         }
-        self.seats[at].member_state = member_state;
+        self.states[at].member_state = member_state;
         self.touch(at, change);
     }
 
     /// Records another change of the member, for example its role.
     pub fn touch(&mut self, at: usize, change: u64) {
-        self.unwritten += usize::from(self.seats[at].changed == 0);
-        self.seats[at].changed = change;
+        self.unwritten += usize::from(self.states[at].changed == 0);
+        self.states[at].changed = change;
     }
 
     pub fn insert(&mut self, at: usize, change: u64) {
-        self.seats.insert(at, Seat { member_state: MemberState::default(), changed: change });
+        self.states.insert(at, TrackedMemberState { member_state: MemberState::default(), changed: change });
         self.unwritten += 1;
         self.tally = None;
     }
 
     pub fn remove(&mut self, at: usize) {
-        let gone = self.seats.remove(at);
+        let gone = self.states.remove(at);
         self.unwritten -= usize::from(gone.changed != 0);
         self.tally = None;
     }
@@ -74,7 +78,7 @@ impl Seats {
 
     /// Returns the lowest read state of the other members, or `head` if there are none.
     pub fn lowest_besides(&mut self, members: &Members, at: usize, head: Seq) -> ReadState {
-        if let [one, other] = &self.seats[..] {
+        if let [one, other] = &self.states[..] {
             let (other, other_at) = if at == 0 { (other, 1) } else { (one, 0) };
             return other.member_state.shown_since(members.at(other_at).joined_seq);
         }
@@ -83,15 +87,16 @@ impl Seats {
     }
 
     fn shown(&self, members: &Members, at: usize) -> ReadState {
-        self.seats[at].member_state.shown_since(members.at(at).joined_seq)
+        self.states[at].member_state.shown_since(members.at(at).joined_seq)
     }
 
     fn tally(&mut self, members: &Members) -> &SortedReadStates {
-        let Seats { seats, tally, .. } = self;
+        let MemberStates { states, tally, .. } = self;
         tally.get_or_insert_with(|| {
-            let pairs = members.iter().zip(seats.iter());
-            let counted = pairs
-                .map(|(member, seat)| (member.joined_seq, seat.member_state.shown_since(member.joined_seq)));
+            let pairs = members.iter().zip(states.iter());
+            let counted = pairs.map(|(member, tracked)| {
+                (member.joined_seq, tracked.member_state.shown_since(member.joined_seq))
+            });
             Box::new(SortedReadStates::new(counted))
         })
     }
@@ -101,14 +106,14 @@ impl Seats {
         if self.are_clean() {
             return Vec::new();
         }
-        let pairs = members.iter().zip(&self.seats).filter(|(_, seat)| seat.changed != 0);
-        pairs.map(|(member, seat)| (member.user.clone(), seat.changed)).collect()
+        let pairs = members.iter().zip(&self.states).filter(|(_, tracked)| tracked.changed != 0);
+        pairs.map(|(member, tracked)| (member.user.clone(), tracked.changed)).collect()
     }
 
     /// Records that the tables contain `change`. Has no effect if a later change exists.
     pub fn written(&mut self, at: usize, change: u64) {
-        if self.seats[at].changed == change {
-            self.seats[at].changed = 0;
+        if self.states[at].changed == change {
+            self.states[at].changed = 0;
             self.unwritten -= 1;
         }
     }
@@ -117,36 +122,36 @@ impl Seats {
         self.unwritten == 0
     }
 
-    pub fn member_states(&self) -> impl ExactSizeIterator<Item = &MemberState> {
-        self.seats.iter().map(|seat| &seat.member_state)
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &MemberState> {
+        self.states.iter().map(|tracked| &tracked.member_state)
     }
 }
 
 /// The members whose rows by user (inbox, order, pending) in the tables are out of date.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Stale {
+pub enum StaleMembers {
     #[default]
-    Nobody,
+    NoMembers,
     Some(Box<HashSet<UserId>>),
-    Everybody,
+    AllMembers,
 }
 
-impl Stale {
+impl StaleMembers {
     pub fn add(&mut self, user: &UserId) {
         match self {
-            Stale::Nobody => *self = Stale::Some(Box::new(HashSet::from([user.clone()]))),
-            Stale::Some(users) => {
+            StaleMembers::NoMembers => *self = StaleMembers::Some(Box::new(HashSet::from([user.clone()]))),
+            StaleMembers::Some(users) => {
                 users.insert(user.clone());
             }
-            Stale::Everybody => {}
+            StaleMembers::AllMembers => {}
         }
     }
 
     pub fn has(&self, user: &UserId) -> bool {
         match self {
-            Stale::Nobody => false,
-            Stale::Some(users) => users.contains(user),
-            Stale::Everybody => true,
+            StaleMembers::NoMembers => false,
+            StaleMembers::Some(users) => users.contains(user),
+            StaleMembers::AllMembers => true,
         }
     }
 }

@@ -12,12 +12,14 @@ use bluetick_core::{
 };
 use bytes::Bytes;
 
-use super::WritableRoom;
-use super::batch::{AppendCommand, Planned, PlannedMessage, ReceiptCommand, Reply, answer};
+use super::WritableConversation;
+use super::batch::{AppendCommand, PlannedEffect, PlannedMessage, ReceiptCommand, Reply, answer};
 use crate::codec::chunk::Fingerprint;
-use crate::memory::{Generation, NoticesAbove, Profiles, Room, RoomState, TailMessage, Users};
+use crate::memory::{
+    ConversationState, Generation, NoticesAbove, Profiles, ResidentConversation, TailMessage, Users,
+};
 
-pub struct Show<'a> {
+pub struct Publisher<'a> {
     pub generation: &'a mut Generation,
     pub users: &'a Users,
     pub profiles: &'a Profiles,
@@ -26,114 +28,118 @@ pub struct Show<'a> {
     pub listens: bool,
     pub committed: Vec<Committed>,
     pub changes: Vec<Change>,
-    pub answers: Vec<Answered>,
+    pub answers: Vec<PendingAnswer>,
 }
 
 /// An answer to send after the listener was notified. Most answers are about messages, so larger
 /// variants are boxed.
-pub enum Answered {
+pub enum PendingAnswer {
     Appended(Appended, Reply<Appended>),
     Opened(Box<Opened>, Reply<Opened>),
     Changed(Box<Result<ConversationView, StoreError>>, Reply<ConversationView>),
-    Marked(ReadState, Reply<ReadState>),
+    ReadStateChanged(ReadState, Reply<ReadState>),
     Profile(Profile, Reply<Profile>),
     Done(Reply<()>),
 }
 
-impl Answered {
+impl PendingAnswer {
     pub fn send(self) {
         match self {
-            Answered::Appended(appended, reply) => answer(reply, Ok(appended)),
-            Answered::Opened(opened, reply) => answer(reply, Ok(*opened)),
-            Answered::Changed(view, reply) => answer(reply, *view),
-            Answered::Marked(read_state, reply) => answer(reply, Ok(read_state)),
-            Answered::Profile(profile, reply) => answer(reply, Ok(profile)),
-            Answered::Done(reply) => answer(reply, Ok(())),
+            PendingAnswer::Appended(appended, reply) => answer(reply, Ok(appended)),
+            PendingAnswer::Opened(opened, reply) => answer(reply, Ok(*opened)),
+            PendingAnswer::Changed(view, reply) => answer(reply, *view),
+            PendingAnswer::ReadStateChanged(read_state, reply) => answer(reply, Ok(read_state)),
+            PendingAnswer::Profile(profile, reply) => answer(reply, Ok(profile)),
+            PendingAnswer::Done(reply) => answer(reply, Ok(())),
         }
     }
 }
 
-impl Show<'_> {
-    pub fn planned(&mut self, planned: Planned) {
+impl Publisher<'_> {
+    pub fn planned(&mut self, planned: PlannedEffect) {
         match planned {
-            Planned::Message(planned) => self.message(planned),
-            Planned::Receipt { command, member_state } => self.apply_receipt(*command, &member_state),
-            Planned::Echo { appended, reply } => self.answers.push(Answered::Appended(appended, reply)),
-            Planned::Founded { room, founding, notice, reply } => {
-                self.founded(&room, *founding, notice, reply);
+            PlannedEffect::Message(planned) => self.message(planned),
+            PlannedEffect::Receipt { command, member_state } => self.apply_receipt(*command, &member_state),
+            PlannedEffect::Echo { appended, reply } => {
+                self.answers.push(PendingAnswer::Appended(appended, reply))
             }
-            Planned::Members { room, changes, reply } => self.members(&room, changes, reply),
-            Planned::User { user, reply } => {
+            PlannedEffect::Created { resident, initial, notice, reply } => {
+                self.created(&resident, *initial, notice, reply);
+            }
+            PlannedEffect::Members { resident, changes, reply } => self.members(&resident, changes, reply),
+            PlannedEffect::User { user, reply } => {
                 self.generation.users.push(user.id.clone());
                 self.users.put(user);
-                self.answers.push(Answered::Done(reply));
+                self.answers.push(PendingAnswer::Done(reply));
             }
-            Planned::Preferred { room, prefer, preferences, reply } => {
-                self.preferred(&room, prefer, preferences, reply);
+            PlannedEffect::PreferencesChanged { resident, prefer, preferences, reply } => {
+                self.preferences_changed(&resident, prefer, preferences, reply);
             }
-            Planned::Profile { user, profile, revokes, reply } => {
+            PlannedEffect::Profile { user, profile, revokes, reply } => {
                 self.generation.profiles.push(user.clone());
                 if revokes {
                     let revocations = profile.revocations.clone();
                     self.changes.push(Change::Revoked { user: user.clone(), revocations });
                 }
                 self.profiles.put(user, profile.clone());
-                self.answers.push(Answered::Profile(profile, reply));
+                self.answers.push(PendingAnswer::Profile(profile, reply));
             }
         }
     }
 
     fn message(&mut self, planned: PlannedMessage) {
-        let PlannedMessage { command, seq, seat, record } = planned;
-        let AppendCommand { room: WritableRoom(room), append, fingerprint, reply, .. } = command;
+        let PlannedMessage { command, seq, member_index, record } = planned;
+        let AppendCommand { resident: WritableConversation(resident), append, fingerprint, reply, .. } =
+            command;
         let received_at = append.received_at;
-        let mut state = room.state();
+        let mut state = resident.state();
         state.push(seq, TailMessage { record: self.bytes.slice(record), fingerprint }, received_at);
         let mut news = false;
-        let before = state.stand_at(seat, |member_state| news = member_state.reply(seq));
-        self.generation.changed(&room, &mut state);
+        let before =
+            state.update_member_state_at(member_index, |member_state| news = member_state.reply(seq));
+        self.generation.changed(&resident, &mut state);
         if self.listens {
             let members = Arc::clone(&state.members);
             if let Some(before) = before.filter(|_| news) {
-                self.changes.extend(moved(room.id, &state, &append.sender, &before, None));
+                self.changes.extend(moved(resident.id, &state, &append.sender, &before, None));
             }
             drop(state);
             let origin = append.origin;
             let message = Arc::new(decide::place(append, &members, seq));
             self.committed.push(Committed { message, members, departed: None, origin, is_stored_here: true });
         }
-        self.answers.push(Answered::Appended(Appended { seq, received_at, duplicate: false }, reply));
+        self.answers.push(PendingAnswer::Appended(Appended { seq, received_at, duplicate: false }, reply));
     }
 
     fn apply_receipt(&mut self, command: ReceiptCommand, member_state: &MemberState) {
-        let ReceiptCommand { room, receipt, reply } = command;
-        let mut state = room.state();
-        let before = state.stand(receipt.user.as_str(), |now| {
+        let ReceiptCommand { resident, receipt, reply } = command;
+        let mut state = resident.state();
+        let before = state.update_member_state(receipt.user.as_str(), |now| {
             now.advance(member_state);
         });
         if let Some(before) = before {
-            self.generation.changed_for(&receipt.user, &room, &mut state);
+            self.generation.changed_for(&receipt.user, &resident, &mut state);
             if self.listens {
-                self.changes.extend(moved(room.id, &state, &receipt.user, &before, receipt.origin));
+                self.changes.extend(moved(resident.id, &state, &receipt.user, &before, receipt.origin));
             }
         }
         // Falls back to the planned read state if the user is no longer a member.
         let own =
             state.member(&receipt.user).map_or(member_state.own(), |(_, member_state)| member_state.own());
         drop(state);
-        self.answers.push(Answered::Marked(own, reply));
+        self.answers.push(PendingAnswer::ReadStateChanged(own, reply));
     }
 
-    fn founded(
+    fn created(
         &mut self,
-        room: &Arc<Room>,
-        founding: decide::InitialState,
+        resident: &Arc<ResidentConversation>,
+        initial: decide::InitialState,
         notice: Option<Range<usize>>,
         reply: Reply<Opened>,
     ) {
-        let mut state = room.state();
-        state.found(founding.conversation, Arc::new(founding.members));
-        if let (Some(message), Some(record)) = (founding.notice, notice) {
+        let mut state = resident.state();
+        state.create(initial.conversation, Arc::new(initial.members));
+        if let (Some(message), Some(record)) = (initial.notice, notice) {
             state.push(message.seq, self.notice(record), message.received_at);
             self.committed.push(Committed {
                 message: Arc::new(message),
@@ -143,34 +149,34 @@ impl Show<'_> {
                 is_stored_here: true,
             });
         }
-        self.generation.changed(room, &mut state);
+        self.generation.changed(resident, &mut state);
         let listed = state.members.iter().filter(|member| state.is_listed_for(&member.user));
-        self.changes.extend(listed.map(|member| joined(room.id, &member.user)));
+        self.changes.extend(listed.map(|member| joined(resident.id, &member.user)));
         let view = state.view().expect("it was just made");
-        self.answers.push(Answered::Opened(Box::new(Opened { view, created: true }), reply));
+        self.answers.push(PendingAnswer::Opened(Box::new(Opened { view, created: true }), reply));
     }
 
     fn members(
         &mut self,
-        room: &Arc<Room>,
+        resident: &Arc<ResidentConversation>,
         changes: Vec<(ChangeWithNotice, Range<usize>)>,
         reply: Reply<ConversationView>,
     ) {
-        let mut state = room.state();
+        let mut state = resident.state();
         // Apply all changes first, so that all events share one list of members.
         for ((change, _), _) in &changes {
             state.change_membership(change);
             if let MembershipChange::Left { user, .. } = change {
-                self.generation.changed_for(user, room, &mut state);
+                self.generation.changed_for(user, resident, &mut state);
             }
         }
-        self.generation.changed(room, &mut state);
+        self.generation.changed(resident, &mut state);
         for ((change, message), record) in changes {
             state.push(message.seq, self.notice(record), message.received_at);
             let departed = match change {
                 MembershipChange::Left { user, .. } => Some(user),
                 MembershipChange::Joined(member) => {
-                    self.changes.push(joined(room.id, &member.user));
+                    self.changes.push(joined(resident.id, &member.user));
                     None
                 }
             };
@@ -183,25 +189,25 @@ impl Show<'_> {
             });
         }
         let view = state.view().ok_or(Refusal::NotAMember.into());
-        self.answers.push(Answered::Changed(Box::new(view), reply));
+        self.answers.push(PendingAnswer::Changed(Box::new(view), reply));
     }
 
-    fn preferred(
+    fn preferences_changed(
         &mut self,
-        room: &Arc<Room>,
+        resident: &Arc<ResidentConversation>,
         prefer: SetPreferences,
         preferences: Preferences,
         reply: Reply<()>,
     ) {
-        let mut state = room.state();
-        let changed =
-            state.stand(prefer.user.as_str(), |member_state| member_state.preferences = preferences);
+        let mut state = resident.state();
+        let changed = state
+            .update_member_state(prefer.user.as_str(), |member_state| member_state.preferences = preferences);
         if changed.is_some() {
-            self.generation.changed_for(&prefer.user, room, &mut state);
+            self.generation.changed_for(&prefer.user, resident, &mut state);
         }
         drop(state);
-        self.changes.push(Change::PreferencesChanged { conversation: room.id, user: prefer.user });
-        self.answers.push(Answered::Done(reply));
+        self.changes.push(Change::PreferencesChanged { conversation: resident.id, user: prefer.user });
+        self.answers.push(PendingAnswer::Done(reply));
     }
 
     fn notice(&self, record: Range<usize>) -> TailMessage {
@@ -217,7 +223,7 @@ fn joined(conversation: ConversationId, user: &UserId) -> Change {
 /// read state nor the ones shown to others moved.
 fn moved(
     conversation: ConversationId,
-    state: &RoomState,
+    state: &ConversationState,
     user: &UserId,
     before: &MemberState,
     origin: Option<Origin>,

@@ -8,7 +8,7 @@ use bluetick_core::{ContentType, ConversationId, ConversationKind, Member, Membe
 use super::CheckReport;
 use super::finding::{Finding, Findings};
 use super::lookalikes::Lookalikes;
-use super::replay::Unsettled;
+use super::replay::ChangedByLog;
 use crate::codec::chunk::{self, Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
 use crate::codec::record::{self, Record};
@@ -16,14 +16,14 @@ use crate::codec::rows::{self, StoredConversation};
 use crate::tables::{ChunkKey, Snapshot, TablesError};
 
 /// Number of rows between two progress reports.
-const ROWS_BETWEEN_WORDS: u64 = 1_000;
+const ROWS_BETWEEN_REPORTS: u64 = 1_000;
 
 /// The state of the row and conversation checks.
-pub struct Look<'a> {
+pub struct RowCheck<'a> {
     pub snapshot: &'a Snapshot<'a>,
     pub fingerprinter: Fingerprinter,
     pub lookalikes: &'a mut Lookalikes,
-    pub unsettled: &'a Unsettled,
+    pub unsettled: &'a ChangedByLog,
     /// Whether this version of the program built the rows of `names`.
     pub names_are_current: bool,
     pub findings: &'a mut Findings,
@@ -43,29 +43,29 @@ struct Chunks {
     last_is_cold: bool,
 }
 
-impl Look<'_> {
-    pub(super) fn looked_at(&mut self, rows: u64) {
+impl RowCheck<'_> {
+    pub(super) fn count_rows(&mut self, rows: u64) {
         let before = self.report.rows;
         self.report.rows += rows;
-        if before / ROWS_BETWEEN_WORDS != self.report.rows / ROWS_BETWEEN_WORDS {
+        if before / ROWS_BETWEEN_REPORTS != self.report.rows / ROWS_BETWEEN_REPORTS {
             self.progress.advanced(Stage::Checking, self.report.rows, self.total);
         }
     }
 
-    pub fn all_rooms(&mut self) -> Result<(), TablesError> {
+    pub fn all_conversations(&mut self) -> Result<(), TablesError> {
         let snapshot = self.snapshot;
         snapshot.sound_conversations(|id| {
             self.report.conversations += 1;
             // The check of the rows has already reported an unreadable conversation.
             let Ok(Some(stored)) = snapshot.conversation(id) else { return Ok(()) };
-            let looked = self.room(id, &stored);
-            self.or_told(looked)
+            let checked = self.conversation(id, &stored);
+            self.report_if_damaged(checked)
         })?;
         self.progress.advanced(Stage::Checking, self.total, self.total);
         Ok(())
     }
 
-    fn room(&mut self, id: ConversationId, stored: &StoredConversation) -> Result<(), TablesError> {
+    fn conversation(&mut self, id: ConversationId, stored: &StoredConversation) -> Result<(), TablesError> {
         let head = stored.conversation.head;
         self.report.messages += head.get();
         let chunks = self.chunks(id, head)?;
@@ -124,7 +124,8 @@ impl Look<'_> {
         let mut unread_from: Option<Seq> = None;
         self.snapshot.chunks(id, Seq::FIRST, |first, bytes| {
             rows += 1;
-            let told = |what: String| Finding::row("chunks", format!("{id} from seq {first}"), what).of(id);
+            let finding =
+                |what: String| Finding::row("chunks", format!("{id} from seq {first}"), what).of(id);
             if let Some(from) = unread_from.take() {
                 let what = "the header of this chunk is damaged".to_owned();
                 let unread = Finding::row("chunks", format!("{id} from seq {from}"), what).of(id);
@@ -133,10 +134,12 @@ impl Look<'_> {
             }
             if first > all.next {
                 wrong.push(
-                    told("the messages before it are not there".to_owned()).at(all.next, first.previous()),
+                    finding("the messages before it are missing".to_owned()).at(all.next, first.previous()),
                 );
             } else if first < all.next {
-                wrong.push(told("it lies over the one before it".to_owned()).at(first, all.next.previous()));
+                wrong.push(
+                    finding("it overlaps the chunk before it".to_owned()).at(first, all.next.previous()),
+                );
             }
             let header = match Header::read(bytes) {
                 Ok(header) => header,
@@ -149,13 +152,13 @@ impl Look<'_> {
             if all.whole && header.notices_before != all.notices {
                 let what =
                     format!("{} notices before it, and it says {}", all.notices, header.notices_before);
-                wrong.push(told(what).at(first, last));
+                wrong.push(finding(what).at(first, last));
             }
             all.notices = header.notices_before;
             all.next = first.plus(header.count as u64);
             let records = match header.is_cold() {
                 true => ColdChunk::read(&header).map(|chunk| {
-                    cold.push((first, chunk.place));
+                    cold.push((first, chunk.location));
                     chunk.stubs
                 }),
                 false => chunk::unpack(&header),
@@ -163,7 +166,7 @@ impl Look<'_> {
             let records = match records {
                 Ok(records) => records,
                 Err(error) => {
-                    wrong.push(told(error.to_string()).at(first, last));
+                    wrong.push(finding(error.to_string()).at(first, last));
                     all.notices +=
                         header.fingerprints().filter(|print| *print == Fingerprint::NONE).count() as u64;
                     all.last_record = None;
@@ -175,7 +178,7 @@ impl Look<'_> {
                 let decoded = match Record::decode(record) {
                     Ok(decoded) => decoded,
                     Err(error) => {
-                        wrong.push(told(error.to_string()).at(seq, seq));
+                        wrong.push(finding(error.to_string()).at(seq, seq));
                         continue;
                     }
                 };
@@ -184,10 +187,16 @@ impl Look<'_> {
                     _ => fingerprinter.of(decoded.sender, &decoded.message_id),
                 };
                 if print != expected {
-                    wrong.push(told("its id is not the one that the header has".to_owned()).at(seq, seq));
+                    wrong.push(
+                        finding("its id does not match the fingerprint in the header".to_owned())
+                            .at(seq, seq),
+                    );
                 }
                 if decoded.received_at > header.newest_received_at {
-                    wrong.push(told("it was received later than its chunk says".to_owned()).at(seq, seq));
+                    wrong.push(
+                        finding("it was received after the time in the header of its chunk".to_owned())
+                            .at(seq, seq),
+                    );
                 }
                 all.newest = all.newest.max(decoded.received_at);
                 all.notices += u64::from(print == Fingerprint::NONE);
@@ -203,19 +212,19 @@ impl Look<'_> {
             all.next = head.next();
         }
         wrong.into_iter().for_each(|finding| self.findings.add(finding));
-        for (first, place) in cold {
-            let key = ChunkKey { conversation: id, first: place.first };
+        for (first, location) in cold {
+            let key = ChunkKey { conversation: id, first: location.first };
             let row = self.snapshot.segment(key).ok().flatten();
-            if row.is_none_or(|row| row.last != place.last || row.revision != place.revision) {
+            if row.is_none_or(|row| row.last != location.last || row.revision != location.revision) {
                 let what = "it refers to a segment of the archive that is not known";
                 self.findings.add(
                     Finding::row("chunks", format!("{id} from seq {first}"), what)
                         .of(id)
-                        .at(first, place.last),
+                        .at(first, location.last),
                 );
             }
         }
-        self.looked_at(rows);
+        self.count_rows(rows);
         Ok(all)
     }
 
@@ -245,23 +254,24 @@ impl Look<'_> {
         chunks: &Chunks,
     ) -> Result<(), TablesError> {
         let key = rows::inbox_key(&member.user, id);
-        let told = |table, what: &str| Finding::row(table, format!("{} {id}", member.user), what).of(id);
+        let finding = |table, what: &str| Finding::row(table, format!("{} {id}", member.user), what).of(id);
         let (line, pending) = (self.snapshot.line_at(&key)?, self.snapshot.pending_at(&key)?);
         let (head, last_at) = (stored.conversation.head, stored.conversation.last_at);
         let owed = member_state.pending_after(member.joined_seq, head);
-        let noted = pending.map(rows::read_pending);
+        let recent_listing = pending.map(rows::read_pending);
         // The check of the rows has already reported an unreadable row.
-        if !matches!(noted, Some(Err(_))) && noted.and_then(Result::ok) != owed {
-            self.findings.add(told("pending", "what is pending is not what the member has yet to get"));
+        if !matches!(recent_listing, Some(Err(_))) && recent_listing.and_then(Result::ok) != owed {
+            self.findings
+                .add(finding("pending", "the row does not match the member's unacknowledged messages"));
         }
         let Some(line) = line else {
             if !stored.conversation.is_listed_for(&member.user, head > Seq::ZERO) {
                 if !self.snapshot.is_unlisted(&key)? {
-                    self.findings.add(told("unlisted", "the membership is not there"));
+                    self.findings.add(finding("unlisted", "there is no membership row"));
                 }
                 return Ok(());
             }
-            self.findings.add(told("inbox", "the line of a member is not there"));
+            self.findings.add(finding("inbox", "the member has no inbox row"));
             return Ok(());
         };
         let Ok(line) = rows::read_inbox(line) else { return Ok(()) };
@@ -269,12 +279,12 @@ impl Look<'_> {
             || line.last_at != last_at
             || line.shelf != InboxSection::of(member_state.preferences)
         {
-            self.findings.add(told("inbox", "the line is not that of the conversation as it is"));
+            self.findings.add(finding("inbox", "the row does not match the conversation"));
         }
         let shown = chunks.last_record.as_ref().filter(|_| !chunks.last_is_cold);
         let expected = shown.and_then(|record| record::cut(record).ok());
         if expected.is_some_and(|expected| expected != line.record) {
-            self.findings.add(told("inbox", "the newest message in it is another one"));
+            self.findings.add(finding("inbox", "the row previews a message that is not the newest"));
         }
         Ok(())
     }

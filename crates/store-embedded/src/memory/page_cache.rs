@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bluetick_core::{ConversationId, Message, Seq};
+use parking_lot::{Mutex, MutexGuard};
 
-use super::rooms::IdHashing;
+use super::residents::IdHashing;
 use crate::tables::Edition;
 
 /// The number of shards, each with a lock and an equal part of the byte limit. At most 256, because
@@ -17,43 +18,43 @@ const SHARDS: usize = 16;
 /// The page cache, bounded by bytes. Each shard has two halves. Used entries go into the young
 /// half. When it is full it replaces the old half, which drops the entries that were not read
 /// since.
-pub struct Pages {
-    shards: [Mutex<Shard>; SHARDS],
+pub struct PageCache {
+    shards: [Mutex<PageShard>; SHARDS],
     half_bytes: usize,
 }
 
 #[derive(Default)]
-struct Shard {
-    young: HashMap<ConversationId, Stretch, IdHashing>,
-    old: HashMap<ConversationId, Stretch, IdHashing>,
+struct PageShard {
+    young: HashMap<ConversationId, CachedMessages, IdHashing>,
+    old: HashMap<ConversationId, CachedMessages, IdHashing>,
     young_bytes: usize,
 }
 
 /// Consecutive messages of one conversation, oldest first. A stored message does not change while
 /// the edition of the tables stays the same.
 #[derive(Clone)]
-struct Stretch {
+struct CachedMessages {
     edition: Edition,
     first: Seq,
     messages: Arc<[Message]>,
     bytes: usize,
 }
 
-impl Stretch {
+impl CachedMessages {
     fn cut(&self, range: &RangeInclusive<Seq>) -> Option<&[Message]> {
         let index = |seq: Seq| usize::try_from(seq.get().checked_sub(self.first.get())?).ok();
         self.messages.get(index(*range.start())?..=index(*range.end())?)
     }
 }
 
-impl Shard {
-    fn keep(&mut self, id: ConversationId, stretch: Stretch, half_bytes: usize) {
-        if self.young_bytes + stretch.bytes > half_bytes {
+impl PageShard {
+    fn keep(&mut self, id: ConversationId, cached: CachedMessages, half_bytes: usize) {
+        if self.young_bytes + cached.bytes > half_bytes {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
-        self.young_bytes += stretch.bytes;
-        if let Some(before) = self.young.insert(id, stretch) {
+        self.young_bytes += cached.bytes;
+        if let Some(before) = self.young.insert(id, cached) {
             self.young_bytes -= before.bytes;
         }
     }
@@ -64,17 +65,17 @@ fn bytes_of(messages: &[Message]) -> usize {
     let each = |message: &Message| {
         size_of::<Message>() + 64 + message.content.len() + message.content_type.as_str().len()
     };
-    size_of::<Stretch>() + messages.iter().map(each).sum::<usize>()
+    size_of::<CachedMessages>() + messages.iter().map(each).sum::<usize>()
 }
 
-impl Pages {
-    pub fn new(max_bytes: usize) -> Pages {
-        Pages { shards: std::array::from_fn(|_| Mutex::default()), half_bytes: max_bytes / SHARDS / 2 }
+impl PageCache {
+    pub fn new(max_bytes: usize) -> PageCache {
+        PageCache { shards: std::array::from_fn(|_| Mutex::default()), half_bytes: max_bytes / SHARDS / 2 }
     }
 
-    fn shard(&self, id: ConversationId) -> MutexGuard<'_, Shard> {
+    fn shard(&self, id: ConversationId) -> MutexGuard<'_, PageShard> {
         let shard = usize::from(id.as_bytes()[15]) % SHARDS;
-        self.shards[shard].lock().expect("nobody panics while holding the pages")
+        self.shards[shard].lock()
     }
 
     /// Returns the messages of `range`, if the cache has all of them from this edition.
@@ -84,7 +85,7 @@ impl Pages {
         range: &RangeInclusive<Seq>,
         edition: Edition,
     ) -> Option<Vec<Message>> {
-        let stretch = {
+        let cached = {
             let mut shard = self.shard(id);
             match shard.young.get(&id) {
                 Some(found) => found.clone(),
@@ -96,13 +97,13 @@ impl Pages {
             }
         };
         // Copy outside the lock: this is a page of messages.
-        stretch.cut(range).filter(|_| stretch.edition == edition).map(<[Message]>::to_vec)
+        cached.cut(range).filter(|_| cached.edition == edition).map(<[Message]>::to_vec)
     }
 
     /// Drops all entries, so that erased messages do not stay in memory.
     pub fn clear(&self) {
         for shard in &self.shards {
-            *shard.lock().expect("nobody panics while holding the pages") = Shard::default();
+            *shard.lock() = PageShard::default();
         }
     }
 
@@ -112,8 +113,8 @@ impl Pages {
         let Some(first) = messages.first().map(|message| message.seq) else { return };
         let bytes = bytes_of(messages);
         if bytes <= self.half_bytes {
-            let stretch = Stretch { edition, first, messages: messages.into(), bytes };
-            self.shard(id).keep(id, stretch, self.half_bytes);
+            let cached = CachedMessages { edition, first, messages: messages.into(), bytes };
+            self.shard(id).keep(id, cached, self.half_bytes);
         }
     }
 }
@@ -134,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_part_of_what_was_kept_is_found_and_more_than_that_is_not() {
-        let (pages, id, edition) = (Pages::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
+        let (pages, id, edition) =
+            (PageCache::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
         pages.put(id, edition, &messages(id, 11..=20));
         let found = |first, last| Some(pages.get(id, &range(first, last), edition)?.len());
         assert_eq!([found(11, 20), found(15, 18), found(20, 20)], [Some(10), Some(4), Some(1)]);
@@ -143,7 +145,8 @@ mod tests {
 
     #[test]
     fn what_was_read_in_another_edition_is_not_told() {
-        let (pages, id, edition) = (Pages::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
+        let (pages, id, edition) =
+            (PageCache::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
         pages.put(id, edition, &messages(id, 1..=2));
         assert!(pages.get(id, &range(1, 2), edition).is_some());
         assert!(pages.get(id, &range(1, 2), edition.next()).is_none());
@@ -156,7 +159,7 @@ mod tests {
         let mut last = [0; 15];
         let edition = Edition::default();
         // All ids map to one shard, whose halves hold four entries each.
-        let pages = Pages::new(bytes * 4 * 2 * SHARDS);
+        let pages = PageCache::new(bytes * 4 * 2 * SHARDS);
         let mut next = |number: u8| {
             last[0] = number;
             ConversationId::group(last)
@@ -172,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_cache_of_no_bytes_keeps_nothing() {
-        let (pages, id, edition) = (Pages::new(0), ConversationId::group([1; 15]), Edition::default());
+        let (pages, id, edition) = (PageCache::new(0), ConversationId::group([1; 15]), Edition::default());
         pages.put(id, edition, &messages(id, 1..=1));
         assert!(pages.get(id, &range(1, 1), edition).is_none());
     }

@@ -16,7 +16,7 @@ use crate::tables::{Snapshot, TablesError};
 const MAX_UNNAMED: usize = 1_000;
 
 /// A conversation from the user's point of view.
-struct Held {
+struct MemberView {
     member: Member,
     member_state: MemberState,
     head: Seq,
@@ -24,32 +24,32 @@ struct Held {
 }
 
 /// Up to this many changed and pending conversations, the result is read on the caller's thread.
-const LITTLE: usize = 16;
+const FEW_PENDING: usize = 16;
 
 impl InboxReader {
     /// Returns whether a few rows are enough to compute what a device without positions has missed.
-    pub fn is_little_behind(&self, user: &UserId) -> Result<bool, StoreError> {
-        if self.recent.rooms_of(user).len() > LITTLE {
+    pub fn has_few_pending(&self, user: &UserId) -> Result<bool, StoreError> {
+        if self.recent.residents_of(user).len() > FEW_PENDING {
             return Ok(false);
         }
-        Ok(self.tables.current()?.snapshot()?.pending_is_at_most(user, LITTLE)?)
+        Ok(self.tables.current()?.snapshot()?.pending_is_at_most(user, FEW_PENDING)?)
     }
 
     /// Returns the conversations in which the device is behind, the most recently active first, and
     /// those it may no longer read. Reads the disk.
     pub fn behind(&self, user: &UserId, positions: &[Position]) -> Result<Missed, StoreError> {
-        let recent = self.recent.rooms_of(user);
+        let recent = self.recent.residents_of(user);
         let tables = self.tables.current()?;
         let snapshot = tables.snapshot()?;
         let (mut behind, mut gone) = (Vec::new(), Vec::new());
         let mut named = HashSet::new();
         let mut newest: Option<Timestamp> = None;
         for Position { conversation, seq } in positions {
-            let Some(held) = self.held(&snapshot, *conversation, user)? else {
+            let Some(member_view) = self.member_view(&snapshot, *conversation, user)? else {
                 gone.push(*conversation);
                 continue;
             };
-            let Held { member, member_state, head, last_at } = held;
+            let MemberView { member, member_state, head, last_at } = member_view;
             if *seq > head || !named.insert(*conversation) {
                 continue;
             }
@@ -68,15 +68,15 @@ impl InboxReader {
         }
         let mut after: HashMap<ConversationId, Option<Seq>> =
             snapshot.pending(user)?.into_iter().map(|(id, after)| (id, Some(after))).collect();
-        after.extend(recent.iter().map(|room| (room.id, None)));
+        after.extend(recent.iter().map(|resident| (resident.id, None)));
         if let Some(newest) = newest {
             for id in self.active_since(&snapshot, user, newest)? {
                 after.entry(id).or_default();
             }
         }
         for id in after.into_keys().filter(|id| !named.contains(id)) {
-            let Some(held) = self.held(&snapshot, id, user)? else { continue };
-            let Held { member, member_state, head, last_at } = held;
+            let Some(member_view) = self.member_view(&snapshot, id, user)? else { continue };
+            let MemberView { member, member_state, head, last_at } = member_view;
             let floor = member.joined_seq.previous();
             let pending = member_state.pending_after(member.joined_seq, head);
             let active = newest.is_some_and(|newest| last_at > newest);
@@ -90,27 +90,27 @@ impl InboxReader {
     }
 
     /// Returns `None` if the user is not a member.
-    fn held(
+    fn member_view(
         &self,
         snapshot: &Snapshot<'_>,
         id: ConversationId,
         user: &UserId,
-    ) -> Result<Option<Held>, StoreError> {
-        if let Some(room) = self.rooms.get(id) {
-            let state = room.state();
-            let held = state.member(user).zip(state.conversation.as_ref()).map(
-                |((member, member_state), conversation)| Held {
+    ) -> Result<Option<MemberView>, StoreError> {
+        if let Some(resident) = self.residents.get(id) {
+            let state = resident.state();
+            let member_view = state.member(user).zip(state.conversation.as_ref()).map(
+                |((member, member_state), conversation)| MemberView {
                     member: member.clone(),
                     member_state: *member_state,
                     head: conversation.head,
                     last_at: conversation.last_at,
                 },
             );
-            return Ok(held);
+            return Ok(member_view);
         }
         let Some((member, member_state)) = snapshot.member(id, user)? else { return Ok(None) };
         let stored = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation;
-        Ok(Some(Held { member, member_state, head: stored.head, last_at: stored.last_at }))
+        Ok(Some(MemberView { member, member_state, head: stored.head, last_at: stored.last_at }))
     }
 
     /// Returns when the message at `seq` was received.
@@ -120,7 +120,8 @@ impl InboxReader {
         id: ConversationId,
         seq: Seq,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let in_memory = self.rooms.get(id).and_then(|room| room.state().tail_record(seq).cloned());
+        let in_memory =
+            self.residents.get(id).and_then(|resident| resident.state().tail_record(seq).cloned());
         let record = match in_memory {
             Some(record) => Some(record.to_vec()),
             None => snapshot.record(id, seq)?,
@@ -140,10 +141,10 @@ impl InboxReader {
         let mut active = Vec::new();
         let mut from = None;
         for shelf in InboxSection::ALL {
-            snapshot.order(user, from.as_ref(), |place| {
-                let later = place.shelf == shelf && place.last_at > newest;
+            snapshot.order(user, from.as_ref(), |position| {
+                let later = position.shelf == shelf && position.last_at > newest;
                 if later {
-                    active.push(place.id);
+                    active.push(position.id);
                 }
                 later && active.len() < MAX_UNNAMED
             })?;
