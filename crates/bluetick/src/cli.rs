@@ -33,7 +33,9 @@ pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
 pub use self::restore::RestoreArgs;
 pub use self::restored::PutBackArgs;
-pub use self::tables::{RestoredArgs, TablesArgs, TablesCommand};
+pub use self::tables::TablesCommand;
+#[cfg(feature = "fleet")]
+pub use self::tables::{RestoredArgs, TablesArgs};
 use crate::settings::Flags;
 
 #[derive(Debug, Parser)]

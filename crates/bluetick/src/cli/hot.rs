@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+#[cfg(feature = "fleet")]
 use crate::settings::Flags;
 
 #[derive(Args, Clone, Debug, Default)]
@@ -14,6 +15,7 @@ pub struct HotArgs {
     pub config: Option<PathBuf>,
 }
 
+#[cfg(feature = "fleet")]
 impl HotArgs {
     pub fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), ..Flags::default() }

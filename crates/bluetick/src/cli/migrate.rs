@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+#[cfg(feature = "fleet")]
 use crate::settings::Flags;
 
 #[derive(Args, Clone, Debug)]
@@ -29,6 +30,7 @@ pub struct MigrateArgs {
     pub into_existing: bool,
 }
 
+#[cfg(feature = "fleet")]
 impl MigrateArgs {
     pub fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), ..Flags::default() }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+#[cfg(feature = "fleet")]
 use crate::settings::Flags;
 
 #[derive(Debug, Subcommand)]
@@ -36,6 +37,7 @@ pub struct RestoredArgs {
     pub yes: bool,
 }
 
+#[cfg(feature = "fleet")]
 impl TablesArgs {
     pub fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), ..Flags::default() }

@@ -1,10 +1,9 @@
-//! Section `[store.redis]`: where it is, how to be let in, and what may be kept there for how long.
+//! Section `[store.redis]`: the servers, the credentials and the timeouts. It connects to nothing.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, TlsCertificates};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,87 +118,7 @@ impl RedisSettings {
                 "store.redis.dedupe_window_seconds must be 1 to {MAX_DEDUPE_WINDOW_SECONDS}"
             ));
         }
-        self.doors().err()
-    }
-
-    /// Where each URL leads, ready to connect to.
-    pub(super) fn doors(&self) -> Result<Vec<Door>, String> {
-        let certificates = match &self.tls_ca_file {
-            Some(path) => Some(
-                std::fs::read(path)
-                    .map_err(|error| format!("store.redis.tls_ca_file {}: {error}", path.display()))?,
-            ),
-            None => None,
-        };
-        self.urls.iter().map(|url| Door::new(url, certificates.as_deref())).collect()
-    }
-
-    /// The servers that sentinels point to, entered as the settings say.
-    pub(super) fn of_servers(&self, sentinel: &Door) -> Door {
-        let database = sentinel.0.redis_settings().db();
-        let redis = ::redis::RedisConnectionInfo::default().set_db(database);
-        self.credentials(&Door(sentinel.0.clone().set_redis_settings(redis)))
-    }
-
-    /// The same door with the name and password of the settings, where the URL has none.
-    pub(super) fn credentials(&self, door: &Door) -> Door {
-        let mut redis = door.0.redis_settings().clone();
-        if redis.password().is_none() {
-            if let Some(username) = &self.username {
-                redis = redis.set_username(username);
-            }
-            if let Some(password) = &self.password {
-                redis = redis.set_password(password);
-            }
-        }
-        Door(door.0.clone().set_redis_settings(redis))
-    }
-}
-
-/// How to connect to one server.
-#[derive(Clone)]
-pub(super) struct Door(pub(super) ConnectionInfo);
-
-impl Door {
-    fn new(url: &str, certificates: Option<&[u8]>) -> Result<Door, String> {
-        let wrong = || format!("store.redis.urls: {} is not the URL of a Redis", masked(url));
-        let info = url.into_connection_info().map_err(|_| wrong())?;
-        if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-            return Ok(Door(info));
-        }
-        // Whatever else is linked into the program, Redis is spoken to by the same library as everything else.
-        let _there_is_one = rustls::crypto::ring::default_provider().install_default();
-        let Some(certificates) = certificates else { return Ok(Door(info)) };
-        let certificates = TlsCertificates { client_tls: None, root_cert: Some(certificates.to_vec()) };
-        let client = ::redis::Client::build_with_tls(info, certificates);
-        let client =
-            client.map_err(|_| "store.redis.tls_ca_file has no certificates in PEM format".to_owned())?;
-        Ok(Door(client.get_connection_info().clone()))
-    }
-
-    /// Another server that is entered in the same way.
-    pub(super) fn at(&self, new_host: &str, new_port: u16) -> Door {
-        let address = match self.0.addr() {
-            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
-                host: new_host.to_owned(),
-                port: new_port,
-                insecure: *insecure,
-                tls_params: tls_params.clone(),
-            },
-            _ => ConnectionAddr::Tcp(new_host.to_owned(), new_port),
-        };
-        Door(self.0.clone().set_addr(address))
-    }
-
-    pub(super) fn address(&self) -> String {
-        self.0.addr().to_string()
-    }
-
-    pub(super) fn host(&self) -> &str {
-        match self.0.addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host,
-            _ => "",
-        }
+        None
     }
 }
 
@@ -212,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_are_not_shown() {
+    fn debug_output_and_problems_hide_passwords() {
         let mut settings = at("rediss://somebody:hush@redis.example:6380/1");
         settings.password = Some("hush too".to_owned());
         let shown = format!("{settings:?} {:?}", settings.problem());
@@ -221,35 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn a_url_that_cannot_be_read_is_named_without_its_password() {
-        let problem = at("http://:hush@redis.example").problem().unwrap();
-        assert!(problem.contains("redis.example") && !problem.contains("hush"), "{problem}");
-    }
-
-    #[test]
-    fn the_defaults_and_every_kind_of_url_are_fine() {
-        assert_eq!(RedisSettings::default().problem(), None);
-        for url in
-            ["redis://:secret@[::1]:7000/2", "rediss://name:secret@redis.example", "unix:///run/redis.sock"]
-        {
-            assert_eq!(at(url).problem(), None, "{url}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_work_is_said_in_a_sentence() {
+    fn invalid_value_is_reported_by_setting_name() {
         let default = RedisSettings::default;
         let two = vec!["redis://a".to_owned(), "redis://b".to_owned()];
+        assert_eq!(default().problem(), None);
         for (wrong, named) in [
             (RedisSettings { urls: vec![], ..default() }, "store.redis.urls"),
             (RedisSettings { urls: two, ..default() }, "store.redis.urls"),
             (RedisSettings { prefix: "a{b".to_owned(), ..default() }, "store.redis.prefix"),
             (RedisSettings { timeout_ms: 0, ..default() }, "store.redis.timeout_ms"),
             (RedisSettings { dedupe_window_seconds: 0, ..default() }, "store.redis.dedupe_window_seconds"),
-            (
-                RedisSettings { tls_ca_file: Some("/nowhere.pem".into()), ..default() },
-                "store.redis.tls_ca_file",
-            ),
         ] {
             assert!(wrong.problem().is_some_and(|problem| problem.contains(named)), "{wrong:?}");
         }

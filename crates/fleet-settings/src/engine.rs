@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::hot::Layout;
+use crate::Layout;
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -88,55 +88,55 @@ impl EngineSettings {
         None
     }
 
-    pub(crate) fn layout(&self) -> Layout {
+    pub fn layout(&self) -> Layout {
         Layout { most_partitions: self.most_partitions, ..self.layout }
     }
 
-    pub(crate) fn send_deadline(&self) -> Duration {
+    pub fn send_deadline(&self) -> Duration {
         Duration::from_millis(self.send_deadline_ms)
     }
 
-    pub(crate) fn void_after(&self) -> Duration {
+    pub fn void_after(&self) -> Duration {
         Duration::from_millis(self.void_after_ms)
     }
 
-    pub(crate) fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         Duration::from_millis(self.patience_ms)
     }
 
-    pub(crate) fn outage_look(&self) -> Duration {
+    pub fn outage_look(&self) -> Duration {
         Duration::from_millis(self.outage_look_ms)
     }
 
     /// A look whether another node does without Redis counts for so long: whoever does waits longer than this.
-    pub(crate) fn outage_looks_count(&self) -> Duration {
+    pub fn outage_looks_count(&self) -> Duration {
         (self.patience() * 2 / 3).max(2 * self.outage_look())
     }
 
     /// Whoever hears again so soon that somebody does without Redis has not gone back to it in between.
-    pub(crate) fn outage_goes_on_within(&self) -> Duration {
+    pub fn outage_goes_on_within(&self) -> Duration {
         self.return_grace().saturating_sub(self.outage_looks_count()).max(self.return_grace() / 2)
     }
 
-    pub(crate) fn health_interval(&self) -> Duration {
+    pub fn health_interval(&self) -> Duration {
         Duration::from_millis(self.health_interval_ms)
     }
 
-    pub(crate) fn return_grace(&self) -> Duration {
+    pub fn return_grace(&self) -> Duration {
         Duration::from_millis(self.return_grace_ms)
     }
 
     /// A write that begins without Redis so long after it was heard that somebody does without, is there before anybody
     /// goes back to Redis.
-    pub(crate) fn time_to_store_without(&self) -> Duration {
+    pub fn time_to_store_without(&self) -> Duration {
         self.return_grace() * 5 / 8
     }
 
-    pub(crate) fn flush_interval(&self) -> Duration {
+    pub fn flush_interval(&self) -> Duration {
         Duration::from_millis(self.flush_interval_ms.max(10))
     }
 
-    pub(crate) fn dedupe_window_ms(&self) -> i64 {
+    pub fn dedupe_window_ms(&self) -> i64 {
         i64::try_from(self.dedupe_window_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX)
     }
 }
