@@ -44,15 +44,24 @@ const OWN_ERRORS: &[(&str, &[ErrorCode])] = &[
 /// Operations that answer from memory, so no store error is possible.
 const WITHOUT_STORE: &[&str] = &["show_server", "open_websocket"];
 
-/// Returns the error codes of an operation under `/v1`, in the order of the table of all codes.
+/// Paths that a load balancer calls by address, so they accept any `Host`.
+const ANY_HOST: &[&str] = &["/healthz", "/readyz"];
+
+/// Returns the error codes of an operation, in the order of the table of all codes.
 fn codes(method: &str, path: &str, operation: &Value) -> Vec<ErrorCode> {
     let id = operation["operationId"].as_str().unwrap_or_default();
     let needs = |key: &str| {
         operation["security"].as_array().is_some_and(|any| any.iter().any(|each| each.get(key).is_some()))
     };
-    let mut codes = vec![HostNotAllowed, Internal];
-    if !WITHOUT_STORE.contains(&id) {
-        codes.extend([StoreUnavailable, Overloaded]);
+    let mut codes = Vec::new();
+    if !ANY_HOST.contains(&path) {
+        codes.push(HostNotAllowed);
+    }
+    if path.starts_with("/v1/") {
+        codes.push(Internal);
+        if !WITHOUT_STORE.contains(&id) {
+            codes.extend([StoreUnavailable, Overloaded]);
+        }
     }
     if needs("token") {
         codes.extend([Unauthenticated, TokenExpired, TokenRevoked, RateLimited]);
@@ -84,21 +93,45 @@ fn codes(method: &str, path: &str, operation: &Value) -> Vec<ErrorCode> {
     ErrorCode::ALL.iter().copied().filter(|code| codes.contains(code)).collect()
 }
 
-/// Returns the error responses of an operation, by status. Only the API under `/v1` has any.
-pub(super) fn responses(method: &str, path: &str, operation: &Value) -> Map<String, Value> {
-    if !path.starts_with("/v1/") {
-        return Map::new();
-    }
+/// Returns references to the error responses of an operation, by status, and adds the responses to
+/// `components`. Operations with the same errors share one component.
+pub(super) fn responses(
+    method: &str,
+    path: &str,
+    operation: &Value,
+    components: &mut Map<String, Value>,
+) -> Map<String, Value> {
     let mut by_status = BTreeMap::<u16, Vec<ErrorCode>>::new();
     for code in codes(method, path, operation) {
         by_status.entry(code.status()).or_default().push(code);
     }
-    by_status.into_iter().map(|(status, codes)| (status.to_string(), response(status, &codes))).collect()
+    let named = by_status.iter().map(|(status, codes)| (*status, name(codes), response(*status, codes)));
+    let mut named: Vec<_> = named.collect();
+    if !by_status.contains_key(&400) {
+        named.push((400, "MalformedRequest".to_owned(), malformed()));
+    }
+    let reference = |(status, name, response): (u16, String, Value)| {
+        let reference = json!({ "$ref": format!("#/components/responses/{name}") });
+        components.insert(name, response);
+        (status.to_string(), reference)
+    };
+    named.into_iter().map(reference).collect()
+}
+
+/// Returns the name of the component: `[Overloaded, Draining]` becomes `OverloadedOrDraining`.
+fn name(codes: &[ErrorCode]) -> String {
+    codes.iter().map(|code| format!("{code:?}")).collect::<Vec<_>>().join("Or")
+}
+
+/// The error of a request that is not valid HTTP. No handler sees it.
+fn malformed() -> Value {
+    json!({ "description": "The request line or a header is invalid. The body is empty." })
 }
 
 fn response(status: u16, codes: &[ErrorCode]) -> Value {
     let lines: Vec<String> = codes.iter().map(|code| format!("`{code}`: {}", code.meaning())).collect();
-    let message = codes[0].meaning().split_once('.').map_or(codes[0].meaning(), |(first, _)| first);
+    let meaning = codes[0].meaning();
+    let message = meaning.split_once('.').map_or(meaning, |(first, _)| first);
     let mut response = json!({
         "description": lines.join("\n\n"),
         "content": { "application/json": {
@@ -106,13 +139,12 @@ fn response(status: u16, codes: &[ErrorCode]) -> Value {
             "example": { "error": { "code": codes[0].as_str(), "message": message } },
         } },
     });
-    let header = match status {
-        401 => ("WWW-Authenticate", "Always `Bearer`.", json!({ "type": "string" })),
+    let (name, description, schema) = match status {
+        401 => ("WWW-Authenticate", "Always `Bearer`.", json!({ "type": "string", "const": "Bearer" })),
         429 => ("Retry-After", "The time to wait, in seconds.", seconds()),
         503 => ("Retry-After", "The time to wait, in seconds. Some errors do not set it.", seconds()),
         _ => return response,
     };
-    let (name, description, schema) = header;
     response["headers"][name] = json!({ "description": description, "schema": schema });
     response
 }
