@@ -39,22 +39,15 @@ pub fn errors_markdown() -> String {
             code.meaning()
         );
     }
-    let _ = write!(
-        page,
-        "\n## WebSocket close codes\n\nThe reason in the close frame is the name.\n\n{}",
-        close_table()
+    page.push_str(
+        "\n## WebSocket close codes\n\nThe reason in the close frame is the name.\n\n\
+         | code | name | what to do | meaning |\n|---|---|---|---|\n",
     );
-    page
-}
-
-/// Returns the close codes as a Markdown table.
-fn close_table() -> String {
-    let mut table = String::from("| code | name | what to do | meaning |\n|---|---|---|---|\n");
     for code in CloseCode::ALL {
         let remedy = code.remedy().as_str();
-        let _ = writeln!(table, "| {} | `{}` | {remedy} | {} |", code.number(), code.as_str(), code.meaning());
+        let _ = writeln!(page, "| {} | `{}` | {remedy} | {} |", code.number(), code.as_str(), code.meaning());
     }
-    table
+    page
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,18 +122,26 @@ pub fn error_codes() -> Value {
     ErrorCode::ALL.iter().map(row).collect()
 }
 
-/// Returns a Markdown section with the table of error codes, for the description of the OpenAPI
-/// document.
+/// Returns a Markdown section with all error codes, for the description of the OpenAPI document.
 pub fn error_section() -> String {
     let mut section = String::from(
         "# Errors\n\n\
          The body of an error is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}`. Programs use the code; the text of the \
          message may change. Each operation lists the errors that are specific to it. Any operation can also \
-         return an error that it does not list.\n\n\
-         | code | status | what to do |\n|---|---|---|\n",
+         return an error that it does not list.\n\n",
     );
     for code in ErrorCode::ALL {
-        let _ = writeln!(section, "| `{code}` | {} | {} |", code.status(), code.remedy().as_str());
+        let _ = writeln!(section, "- `{code}` ({}): {}", code.status(), code.remedy().as_str());
+    }
+    section
+}
+
+/// Returns a Markdown section with all close codes, for the description of the AsyncAPI document.
+fn close_section() -> String {
+    let mut section = String::from("# Close codes\n\nThe reason in the close frame is the name.\n\n");
+    for code in CloseCode::ALL {
+        let (name, remedy) = (code.as_str(), code.remedy().as_str());
+        let _ = writeln!(section, "- {} `{name}` ({remedy}): {}", code.number(), code.meaning());
     }
     section
 }
@@ -197,9 +198,8 @@ pub fn websocket() -> Value {
             "description": format!(
                 "Each text frame contains one JSON object. The first frame of the client is `hello`. The server \
                 closes the connection if `hello` does not arrive in time. Both sides ignore unknown fields. \
-                `receive` and `send` are from the server's point of view.\n\n\
-                # Close codes\n\nThe reason in the close frame is the name.\n\n{}",
-                close_table(),
+                `receive` and `send` are from the server's point of view.\n\n{}",
+                close_section(),
             ),
             "license": { "name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0" },
         },

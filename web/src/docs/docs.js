@@ -7,10 +7,18 @@ const VIEWER = "/assets/api-reference-1.72.1.js";
 // `new Function`, which the content security policy refuses.
 globalThis.__zod_globalConfig = { jitless: true };
 
+// Samples and calls need an absolute address; the documents have none.
+const server = (url) => [{ url, description: "This server" }];
+
 const CONFIGURATION = {
   sources: [
-    { title: "HTTP", slug: "http", url: "/openapi.json" },
-    { title: "WebSocket", slug: "websocket", url: "/asyncapi.json" },
+    { title: "HTTP", slug: "http", url: "/openapi.json", servers: server(location.origin) },
+    {
+      title: "WebSocket",
+      slug: "websocket",
+      url: "/asyncapi.json",
+      servers: server(location.origin.replace(/^http/, "ws")),
+    },
   ],
   // Everything below would load from, or send to, a host of the viewer's maker.
   withDefaultFonts: false,

@@ -25,10 +25,8 @@ struct Web;
 
 /// The viewer of the API reference, compressed: the standalone file of `@scalar/api-reference` in
 /// npm. `tests/api` compares it with the package. See ADR 29.
-const VIEWER: (&str, &[u8]) = (
-    "assets/api-reference-1.72.1.js",
-    include_bytes!("../../../../web/vendor/api-reference-1.72.1.js.gz"),
-);
+const VIEWER: (&str, &[u8]) =
+    ("assets/api-reference-1.72.1.js", include_bytes!("../../../../web/vendor/api-reference-1.72.1.js.gz"));
 
 /// The page of the API reference, in `web/dist`.
 const DOCS_PAGE: &str = "docs.html";
@@ -186,8 +184,7 @@ fn serve(name: &str, cache: &'static str, request: &HeaderMap) -> Response {
     if zipped && status == StatusCode::OK {
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
-    let policy =
-        if name == DOCS_PAGE { DOCS_CONTENT_SECURITY_POLICY } else { CONTENT_SECURITY_POLICY };
+    let policy = if name == DOCS_PAGE { DOCS_CONTENT_SECURITY_POLICY } else { CONTENT_SECURITY_POLICY };
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     response

@@ -12,8 +12,7 @@ pub(super) fn complete(mut document: Value) -> Value {
         "description": "This server: production, or the local one that served the document",
         "x-internal": false,
     }]);
-    let contact = "The operator of this server. For Bluetick itself, see SECURITY.md in its source.";
-    document["info"]["contact"] = json!({ "name": contact });
+    document["info"]["contact"] = json!({ "name": "The operator of this server" });
     document["x-error-codes"] = bluetick_wire::document::error_codes();
     if let Some(description) = document["info"]["description"].as_str() {
         document["info"]["description"] =
@@ -39,12 +38,7 @@ pub(super) fn complete(mut document: Value) -> Value {
     document
 }
 
-fn complete_operation(
-    method: &str,
-    path: &str,
-    operation: &mut Value,
-    components: &mut Map<String, Value>,
-) {
+fn complete_operation(method: &str, path: &str, operation: &mut Value, components: &mut Map<String, Value>) {
     let errors = errors::responses(method, path, operation, components);
     let Some(operation) = operation.as_object_mut() else { return };
     // An operation without security is public. The empty list says so.
