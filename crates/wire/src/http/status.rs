@@ -11,7 +11,8 @@ use crate::{BadInput, text};
 
 /// A cumulative receipt.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(example = json!({"seq": 44}))]
+// The name of the component in v1 of the document.
+#[schema(as = MarkRequest, example = json!({"seq": 44}))]
 pub struct ReceiptRequest {
     /// Every message up to this seq is delivered or read. A value above the head counts as the
     /// head. A value that is not above the current one changes nothing.
