@@ -23,10 +23,13 @@ use crate::listener::ClientStream;
 use crate::problem::Problem;
 use crate::settings::at_most;
 
-/// Open a WebSocket. Its frames are described in `/asyncapi.json`.
+/// Open a WebSocket
+///
+/// Upgrades the connection. The first frame of the client is `hello` and contains the token.
+/// `/asyncapi.json` describes every frame.
 #[utoipa::path(
     get, path = "/v1/ws", operation_id = "open_websocket", tag = "messages",
-    responses((status = 101, description = "Speak WebSocket now; the first frame is `hello`"),
+    responses((status = 101, description = "The connection is a WebSocket now"),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(crate) async fn upgrade(
