@@ -31,11 +31,11 @@ async fn run(mut connection: Box<Connection>, app: Arc<App>) {
             ConnectionEvent::Received(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))
             | ConnectionEvent::Flushed => {}
             ConnectionEvent::Received(Message::Close(_)) => break Some(CloseCode::Normal),
-            ConnectionEvent::Ended(error) => break error.as_ref().and_then(close_sequence::code_for),
+            ConnectionEvent::Ended(error) => break error.as_ref().and_then(close::code_for),
         }
     };
     if let Some(code) = code {
-        close_sequence::close(
+        close::close(
             connection,
             CloseRequest { code, reconnect_after: None, drain: app.settings.drain() },
         )
