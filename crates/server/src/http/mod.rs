@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// The router tells its paths only when it is printed for debugging.
+    /// The router exposes its paths only in its debug output.
     #[test]
     fn served_paths_equal_documented_paths() {
         let (router, document) = router();

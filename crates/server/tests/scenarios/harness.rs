@@ -23,8 +23,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under a
-/// flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute there.
+/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under
+/// a flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute
+/// there.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
