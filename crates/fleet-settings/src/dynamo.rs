@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Keys are no settings: they come from the environment, a profile, a web identity, or the role of the container or the
-/// machine, wherever Amazon's own tools look.
+/// Keys are no settings: they come from the environment, a profile, a web identity, or the role of
+/// the container or the machine, wherever Amazon's own tools look.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamoSettings {

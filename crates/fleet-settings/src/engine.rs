@@ -11,21 +11,25 @@ use crate::Layout;
 pub struct EngineSettings {
     /// A sender that has no answer by then is told to try again.
     pub send_deadline_ms: u64,
-    /// A place that was handed out and is still empty after this time is closed with a void by whoever meets it.
+    /// A place that was handed out and is still empty after this time is closed with a void by
+    /// whoever meets it.
     pub void_after_ms: u64,
-    /// Inbox rows and the senders' own status rows are written at most this often each. They can be computed from the
-    /// messages, so a longer time costs nothing but work after Redis was lost.
+    /// Inbox rows and the senders' own status rows are written at most this often each. They can be
+    /// computed from the messages, so a longer time costs nothing but work after Redis was lost.
     pub flush_interval_ms: u64,
     /// The same message id gives the same message for at least this long. The store's own window.
     #[serde(skip)]
     pub dedupe_window_seconds: u64,
-    /// After Redis was away, sends go on without it for this long, until every node has told it what was stored meanwhile.
+    /// After Redis was away, sends go on without it for this long, until every node has told it
+    /// what was stored meanwhile.
     pub return_grace_ms: u64,
-    /// Sends wait this long for a Redis that does not answer before they go on without it: by then all nodes have
-    /// noticed, and none gives a second place to an id that another has stored on its own.
+    /// Sends wait this long for a Redis that does not answer before they go on without it: by then
+    /// all nodes have noticed, and none gives a second place to an id that another has stored on
+    /// its own.
     #[serde(skip)]
     pub patience_ms: u64,
-    /// How often it is looked whether another node has to do without Redis: several times while that one waits.
+    /// How often it is looked whether another node has to do without Redis: several times while
+    /// that one waits.
     #[serde(skip)]
     pub outage_look_ms: u64,
     /// How often the tables are asked whether they answer.
@@ -33,8 +37,8 @@ pub struct EngineSettings {
     pub health_interval_ms: u64,
     /// Sends under way at a time, over all conversations; more are refused.
     pub sends_in_flight: usize,
-    /// A conversation with more writes than one partition of the tables takes is spread over several, never over more than
-    /// these. 1: never.
+    /// A conversation with more writes than one partition of the tables takes is spread over
+    /// several, never over more than these. 1: never.
     pub most_partitions: u16,
     /// The rest of what shapes that.
     #[serde(skip)]
@@ -108,12 +112,14 @@ impl EngineSettings {
         Duration::from_millis(self.outage_look_ms)
     }
 
-    /// A look whether another node does without Redis counts for so long: whoever does waits longer than this.
+    /// A look whether another node does without Redis counts for so long: whoever does waits longer
+    /// than this.
     pub fn outage_looks_count(&self) -> Duration {
         (self.patience() * 2 / 3).max(2 * self.outage_look())
     }
 
-    /// Whoever hears again so soon that somebody does without Redis has not gone back to it in between.
+    /// Whoever hears again so soon that somebody does without Redis has not gone back to it in
+    /// between.
     pub fn outage_goes_on_within(&self) -> Duration {
         self.return_grace().saturating_sub(self.outage_looks_count()).max(self.return_grace() / 2)
     }
@@ -126,8 +132,8 @@ impl EngineSettings {
         Duration::from_millis(self.return_grace_ms)
     }
 
-    /// A write that begins without Redis so long after it was heard that somebody does without, is there before anybody
-    /// goes back to Redis.
+    /// A write that begins without Redis so long after it was heard that somebody does without, is
+    /// there before anybody goes back to Redis.
     pub fn time_to_store_without(&self) -> Duration {
         self.return_grace() * 5 / 8
     }

@@ -21,13 +21,14 @@ pub enum RedisMode {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RedisSettings {
-    /// `redis://[[user]:password@]host:port[/database]`, `rediss://` for TLS, `unix:///path`. One server; the sentinels;
-    /// or some servers of the cluster, which name the others.
+    /// `redis://[[user]:password@]host:port[/database]`, `rediss://` for TLS, `unix:///path`. One
+    /// server; the sentinels; or some servers of the cluster, which name the others.
     pub urls: Vec<String>,
     pub mode: RedisMode,
     /// What the sentinels call the primary.
     pub sentinel_master: String,
-    /// Of the servers. What stands in a URL comes first; sentinels take theirs from their URLs only.
+    /// Of the servers. What stands in a URL comes first; sentinels take theirs from their URLs
+    /// only.
     pub username: Option<String>,
     pub password: Option<String>,
     /// Certificates (PEM) to trust in place of the machine's own.
@@ -36,7 +37,8 @@ pub struct RedisSettings {
     pub prefix: String,
     /// How long one call may take. Who waits longer does without.
     pub timeout_ms: u64,
-    /// How long a message id is known here, and a conversation that nobody writes to. The store's own window.
+    /// How long a message id is known here, and a conversation that nobody writes to. The store's
+    /// own window.
     #[serde(skip)]
     pub dedupe_window_seconds: u64,
 }

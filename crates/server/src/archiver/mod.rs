@@ -78,9 +78,9 @@ enum JobState {
 
 impl StartedJob {
     /// Waits for the first report and returns the id of the job. Returns the error of a job that
-    /// failed before it. For a [durable](Task::is_durable) job this waits without a timeout, and `Ok`
-    /// means that the job is durable. For other jobs it waits at most `FIRST_REPORT_TIMEOUT`, and `Ok` means
-    /// that the job is running or finished.
+    /// failed before it. For a [durable](Task::is_durable) job this waits without a timeout, and
+    /// `Ok` means that the job is durable. For other jobs it waits at most `FIRST_REPORT_TIMEOUT`,
+    /// and `Ok` means that the job is running or finished.
     pub async fn first_report(mut self) -> Result<String, ArchiveError> {
         let report = self.state.wait_for(|state| !matches!(state, JobState::Pending));
         let report = match self.is_durable {

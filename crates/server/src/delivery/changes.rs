@@ -173,10 +173,10 @@ mod tests {
             origin: None,
         };
         changes.publish(Change::ReadState(moved(1)));
-        assert!(!receipt_batches.is_batching(conversation), "told at once");
+        assert!(!receipt_batches.is_batching(conversation), "published immediately");
         phone.session.outbox.push(Frame::from("m".repeat(2_000)));
         changes.publish(Change::ReadState(moved(2)));
-        assert!(receipt_batches.is_batching(conversation), "told in a moment");
+        assert!(receipt_batches.is_batching(conversation), "batched");
     }
 
     #[test]

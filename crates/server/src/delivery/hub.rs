@@ -21,8 +21,8 @@ use super::{PresenceDirectory, Session, Sessions, Workers};
 use crate::metrics::{Dropped, Metrics};
 use crate::revocation_check::RevocationCache;
 
-/// Capacity of the fan-out queue, in commands: committed batches, changes, acks of resends. When the
-/// queue is full, the committer and the connections wait, so a server that falls behind on
+/// Capacity of the fan-out queue, in commands: committed batches, changes, acks of resends. When
+/// the queue is full, the committer and the connections wait, so a server that falls behind on
 /// deliveries accepts less work. A larger value lets deliveries lag further behind commits.
 const QUEUED_COMMANDS: usize = 1_024;
 
@@ -268,8 +268,8 @@ impl CommitListener for Hub {
 }
 
 impl Hub {
-    /// Delivers a small command immediately if the fan-out is idle; otherwise queues it. Blocks while
-    /// the queue is full.
+    /// Delivers a small command immediately if the fan-out is idle; otherwise queues it. Blocks
+    /// while the queue is full.
     fn run_or_queue(&self, command: FanoutCommand, receivers: usize) {
         let command = match receivers <= MAX_INLINE_RECEIVERS {
             true => match self.fanout.try_run_inline(command) {

@@ -29,9 +29,9 @@ impl PresenceDirectory {
     }
 
     /// Reports to the fleet that a connection of the user is registered. Everything committed after
-    /// this returns reaches the connection. Must complete before [`PresenceDirectory::user_disconnected`] runs for the
-    /// same connection. Returns whether a first connection to this node finds the user connected to
-    /// another node.
+    /// this returns reaches the connection. Must complete before
+    /// [`PresenceDirectory::user_disconnected`] runs for the same connection. Returns whether a
+    /// first connection to this node finds the user connected to another node.
     pub async fn user_connected(&self, user: &UserId, is_first: bool) -> bool {
         let lock_ref = self.user_locks.lock_of(user);
         let _locked = lock_ref.lock.lock().await;
@@ -120,12 +120,12 @@ mod tests {
     impl Fleet for SlowFleet {
         async fn user_connected(&self, user: &UserId) {
             self.connects.acquire().await.unwrap().forget();
-            self.calls.lock().push(format!("{user} came"));
+            self.calls.lock().push(format!("{user} connected"));
         }
 
         async fn user_disconnected(&self, user: &UserId) {
             self.disconnects.acquire().await.unwrap().forget();
-            self.calls.lock().push(format!("{user} went"));
+            self.calls.lock().push(format!("{user} disconnected"));
         }
 
         async fn is_connected_elsewhere(&self, _: &UserId) -> bool {
@@ -170,14 +170,14 @@ mod tests {
         let (fixture, alice) = (DirectoryFixture::new(), user("alice"));
         assert!(fixture.connect("alice").end(), "it was the last");
         let mut disconnecting = Box::pin(fixture.presence_directory.user_disconnected(&alice));
-        assert!(disconnecting.as_mut().now_or_never().is_none(), "the fleet is being told");
+        assert!(disconnecting.as_mut().now_or_never().is_none(), "the report to the fleet is running");
         let _phone = fixture.connect("alice");
         let mut connecting = Box::pin(fixture.presence_directory.user_connected(&alice, true));
         fixture.fleet.connects.add_permits(1);
         assert!(connecting.as_mut().now_or_never().is_none(), "it waits for the going that was first");
         fixture.fleet.disconnects.add_permits(1);
         futures_util::future::join(connecting, disconnecting).await;
-        assert_eq!(fixture.calls(), ["alice went", "alice came"]);
+        assert_eq!(fixture.calls(), ["alice disconnected", "alice connected"]);
         assert!(
             fixture.presence_directory.user_locks.map().is_empty(),
             "nothing is kept of those who had their turn"
@@ -193,7 +193,7 @@ mod tests {
         fixture.fleet.disconnects.add_permits(1);
         fixture.presence_directory.user_connected(&alice, true).await;
         fixture.presence_directory.user_disconnected(&alice).await;
-        assert_eq!(fixture.calls(), ["alice came"]);
+        assert_eq!(fixture.calls(), ["alice connected"]);
     }
 
     #[tokio::test]
@@ -208,7 +208,7 @@ mod tests {
         drop(first);
         fixture.fleet.connects.add_permits(1);
         other.await;
-        assert_eq!(fixture.calls(), ["bob came"]);
+        assert_eq!(fixture.calls(), ["bob connected"]);
         drop(second);
         assert!(fixture.presence_directory.user_locks.map().is_empty());
     }

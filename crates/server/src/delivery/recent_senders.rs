@@ -12,9 +12,9 @@ use parking_lot::{Mutex, MutexGuard};
 /// replaces the older one. If this is too low, groups are read from the store repeatedly.
 const MAX_GROUPS_PER_GENERATION: usize = 2_048;
 
-/// Number of newest messages whose senders are recent. Other senders stay until they got a receipt that
-/// all members have read their newest message. Must not exceed one page, because [`RecentSenders::record_page`]
-/// gets one page.
+/// Number of newest messages whose senders are recent. Other senders stay until they got a receipt
+/// that all members have read their newest message. Must not exceed one page, because
+/// [`RecentSenders::record_page`] gets one page.
 const RECENT_MESSAGES: u64 = PageLimit::MAX.get();
 
 /// Maximum number of senders remembered of one group. At the maximum, the half that wrote longest

@@ -140,8 +140,8 @@ impl Sessions {
         SessionId(self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Registers a session, which starts with its [`CatchUp`]. Returns [`TooManySessions`] if the user
-    /// already holds `limit` sessions.
+    /// Registers a session, which starts with its [`CatchUp`]. Returns [`TooManySessions`] if the
+    /// user already holds `limit` sessions.
     pub fn register(
         &self,
         id: SessionId,

@@ -19,8 +19,8 @@ const LARGE_GROUP: usize = 50;
 /// Minimum interval between two typing events of such a group.
 const GROUP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A rate limit per key: one event per `interval`. Tracks at most `max_keys` keys; while all of them are
-/// active, events of new keys are refused.
+/// A rate limit per key: one event per `interval`. Tracks at most `max_keys` keys; while all of
+/// them are active, events of new keys are refused.
 pub(crate) struct Throttle<Key> {
     interval: Duration,
     max_keys: usize,

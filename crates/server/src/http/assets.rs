@@ -1,5 +1,5 @@
-//! `GET /`, `GET /docs`, `GET /assets/{file}`, the service worker and the manifest: the web client and
-//! the API reference, as built from `web/` and embedded in the binary.
+//! `GET /`, `GET /docs`, `GET /assets/{file}`, the service worker and the manifest: the web client
+//! and the API reference, as built from `web/` and embedded in the binary.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

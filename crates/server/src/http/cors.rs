@@ -32,8 +32,8 @@ pub(crate) fn is_allowed(origin: &str, allowed: &[String]) -> bool {
 
 /// Answers a CORS preflight: `OPTIONS` with the page's origin and the method it wants to use. No
 /// route handles `OPTIONS`, so no other handler answers it. `origin` is what [`allowed_origin`]
-/// found. A page of another origin gets an error that names the setting. The browser shows the error
-/// in its network log and does not make the call.
+/// found. A page of another origin gets an error that names the setting. The browser shows the
+/// error in its network log and does not make the call.
 pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -> Option<Response<Body>> {
     let asks = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ORIGIN)

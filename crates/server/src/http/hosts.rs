@@ -37,8 +37,9 @@ impl Hosts {
         Hosts::Named { names: names.collect(), address }
     }
 
-    /// Returns `host_not_allowed` if `Host`, or the authority of an absolute URI, is not an accepted
-    /// name. Accepts a request without `Host` (HTTP/1.0), because browsers always send one.
+    /// Returns `host_not_allowed` if `Host`, or the authority of an absolute URI, is not an
+    /// accepted name. Accepts a request without `Host` (HTTP/1.0), because browsers always send
+    /// one.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let Hosts::Named { names, address } = self else { return Ok(()) };
         let mut hosts = headers.get_all(header::HOST).iter();

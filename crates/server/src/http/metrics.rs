@@ -10,6 +10,7 @@ use axum::response::Response;
 use super::reply;
 use crate::app::App;
 
+/// Content type of the response. With another type, Prometheus does not parse the metrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Get metrics

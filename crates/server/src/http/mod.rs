@@ -1,5 +1,5 @@
-//! The HTTP API: one file per route, and the service around all routes. Each route is declared once,
-//! so the router and the OpenAPI document cannot differ.
+//! The HTTP API: one file per route, and the service around all routes. Each route is declared
+//! once, so the router and the OpenAPI document cannot differ.
 
 mod archive;
 mod assets;
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// The router tells its paths only when it is printed for debugging.
+    /// The router exposes its paths only in its debug output.
     #[test]
     fn served_paths_equal_documented_paths() {
         let (router, document) = router();

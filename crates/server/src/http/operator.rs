@@ -79,8 +79,8 @@ fn request_id(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Operator {
-    /// Writes an audit entry before an act. Returns an error if the write fails; the caller must then
-    /// not perform the act.
+    /// Writes an audit entry before an act. Returns an error if the write fails; the caller must
+    /// then not perform the act.
     pub async fn begins<'a>(
         &self,
         app: &'a App,
@@ -150,7 +150,8 @@ impl BegunAct<'_> {
         self
     }
 
-    /// Writes the outcome. If the write fails, the result stands: the trail has the entry of the begin.
+    /// Writes the outcome. If the write fails, the result stands: the trail has the entry of the
+    /// begin.
     pub async fn ended<T>(self, result: Result<T, Problem>) -> Result<T, Problem> {
         let (outcome, reason) = match &result {
             Ok(_) => (Outcome::Done, None),

@@ -253,6 +253,6 @@ mod tests {
                 return;
             }
         }
-        panic!("nobody rested");
+        panic!("the pool never paused");
     }
 }

@@ -44,7 +44,7 @@ fn connects_above_address_rate_are_refused_until_time_passes() {
         come().unwrap();
     }
     assert_eq!(come(), Err(ConnectionRefusal::TooFast(Duration::from_millis(500))));
-    assert!(addresses.admit(ip("2001:db8::2")).is_err(), "the same household");
+    assert!(addresses.admit(ip("2001:db8::2")).is_err(), "the same /64 network");
     clock.advance_millis(500);
     come().unwrap();
 }

@@ -138,9 +138,9 @@ impl Certificates {
         }
     }
 
-    /// Reads the files and replaces the configuration. The caller takes `file_stamps` before the read,
-    /// so that the next check notices a change during the read. Returns and logs the error if the
-    /// files are not usable.
+    /// Reads the files and replaces the configuration. The caller takes `file_stamps` before the
+    /// read, so that the next check notices a change during the read. Returns and logs the error if
+    /// the files are not usable.
     fn reread(&self, file_stamps: [FileStamp; 2]) -> Result<(), TlsError> {
         *self.last_read.lock() = file_stamps;
         let certificate = self.files.certificate.display();

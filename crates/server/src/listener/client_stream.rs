@@ -52,7 +52,8 @@ impl ClientStream {
         self.is_websocket = true;
     }
 
-    /// Returns the result of a write, or `TimedOut` if writes have been blocked for `WRITE_TIMEOUT`.
+    /// Returns the result of a write, or `TimedOut` if writes have been blocked for
+    /// `WRITE_TIMEOUT`.
     fn check_timeout<T>(&mut self, cx: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() || self.is_websocket {
             self.write_timeout = None;

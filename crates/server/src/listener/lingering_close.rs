@@ -47,8 +47,8 @@ impl LingeringCloser {
         LingeringCloser(Arc::new(LingeringTasks { tasks: TaskTracker::new(), permits, runtime }))
     }
 
-    /// Starts a lingering close and returns immediately. Drops the connection if `MAX_LINGERING` are
-    /// running.
+    /// Starts a lingering close and returns immediately. Drops the connection if `MAX_LINGERING`
+    /// are running.
     pub(super) fn start(&self, connection: PermittedTransport) {
         let Ok(permit) = Arc::clone(&self.0.permits).try_acquire_owned() else { return };
         self.0.tasks.spawn_on(linger(connection, permit), &self.0.runtime);

@@ -35,10 +35,7 @@ async fn run(mut connection: Box<Connection>, app: Arc<App>) {
         }
     };
     if let Some(code) = code {
-        close::close(
-            connection,
-            CloseRequest { code, reconnect_after: None, drain: app.settings.drain() },
-        )
-        .await;
+        close::close(connection, CloseRequest { code, reconnect_after: None, drain: app.settings.drain() })
+            .await;
     }
 }

@@ -339,9 +339,9 @@ mod tests {
     #[tokio::test]
     async fn large_input_is_read_completely_and_idle_reader_keeps_no_buffer() {
         let (mut writer, mut client_end) = writer(1 << 20);
-        let said: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
-        client_end.write_all(&said).await.unwrap();
-        assert_eq!(read_all(&mut writer, 512, said.len()).await, said);
+        let sent: Vec<u8> = (0..100_000u32).flat_map(u32::to_le_bytes).collect();
+        client_end.write_all(&sent).await.unwrap();
+        assert_eq!(read_all(&mut writer, 512, sent.len()).await, sent);
         let mut target = [0; 512];
         assert!(poll_fn(|cx| Poll::Ready(writer.poll_read(cx, &mut target).is_pending())).await);
         assert!(writer.unconsumed.is_empty());

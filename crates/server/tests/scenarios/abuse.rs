@@ -1,3 +1,5 @@
+//! Rate limits, size limits, connection limits and quotas.
+
 use std::sync::Arc;
 
 use bluetick_core::Timestamp;
@@ -8,7 +10,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::faulty_store::FaultyStore;
 use crate::harness::{Device, Setup};
 
-/// Limits that only a clock we move can refill.
+/// Returns a setup with a manual clock, so that limits refill only when the test advances it.
 fn with_stopped_clock(mut setup: Setup) -> (Setup, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     setup.clock = clock.clone();
@@ -96,7 +98,7 @@ async fn client_that_pings_instead_of_hello_is_closed() {
     assert_eq!(device.closed_with().await, (4429, "flood".into()));
 }
 
-/// The rate is counted in people too, so that one call cannot do the work of a thousand.
+/// The rate limit also counts the users that a call names, so one call cannot do the work of many.
 #[tokio::test(flavor = "multi_thread")]
 async fn call_with_many_users_costs_several_requests() {
     let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
@@ -108,7 +110,7 @@ async fn call_with_many_users_costs_several_requests() {
     let names: Vec<String> = (0..500).map(|number| format!("user{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let group = alice.group(&names[..300]).await;
-    // Six of ten are left; this takes one and five.
+    // Six of ten requests are left; this call costs one plus five.
     assert_eq!(alice.add(&group, &names).await.status, 200);
     clock.advance_millis(5_000);
     let refused = alice.add(&group, &names).await;
@@ -167,7 +169,7 @@ async fn oversized_frame_closes_with_frame_too_large() {
     let mut device = alice.connect().await;
     device.send_raw(Message::text("x".repeat(10_001))).await;
     assert_eq!(device.closed_with().await, (1009, "frame_too_large".into()));
-    // Also when much more of it is on its way than the server ever reads.
+    // The close code also arrives if the server does not read most of the frame.
     let mut device = alice.connect().await;
     let _ = tokio::time::timeout(
         std::time::Duration::from_millis(500),
@@ -211,8 +213,8 @@ async fn connection_above_server_limit_gets_503() {
     assert!(answer.contains("retry-after: "), "{answer}");
 }
 
-/// One member of a group reads more slowly than the others write. It is cut off when its outbox is full, and told why;
-/// the others notice nothing.
+/// One member of a group reads more slowly than the others write. The server closes it with a code
+/// when its outbox is full. The other members are not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_reader_is_closed_as_slow_consumer_without_affecting_others() {
     let world = Setup::limits(|limits| {
@@ -236,14 +238,14 @@ async fn slow_reader_is_closed_as_slow_consumer_without_affecting_others() {
                 Some(Ok(_)) => {}
                 other => panic!("a close frame was expected, not {other:?}"),
             }
-            // Slow for longer than the server waits to say goodbye; then the rest is read out.
+            // Read slowly for longer than the close timeout, then read the rest.
             if got < 16 {
                 tokio::time::sleep(std::time::Duration::from_millis(400)).await;
             }
         }
     });
     let content = "x".repeat(60_000);
-    // More than the outbox and all the buffers of the kernel on the way hold.
+    // More than the outbox and the kernel buffers hold.
     const MESSAGES: u64 = 400;
     for number in 0..MESSAGES {
         sender.send(&group, &format!("m{number}"), &content).await;
@@ -255,7 +257,7 @@ async fn slow_reader_is_closed_as_slow_consumer_without_affecting_others() {
     assert!(got < MESSAGES, "it was never cut off");
     let closes = world.get("/metrics").await.text();
     assert!(closes.contains(r#"bluetick_closes_total{reason="slow_consumer"} 1"#), "{closes}");
-    // Its inbox is whole: it comes back and reads on.
+    // No message is lost: the history is complete.
     assert_eq!(carol.history(&group, "").await.json()["head_seq"], MESSAGES + 1);
 }
 
@@ -322,7 +324,7 @@ async fn refused_conversation_costs_none_of_the_quota() {
     alice.direct("bob").await;
 }
 
-/// A user adds a victim to one group after another.
+/// One user adds another user to one group after another.
 #[tokio::test(flavor = "multi_thread")]
 async fn group_invitations_above_the_hourly_limit_are_refused() {
     let (setup, clock) =

@@ -1,3 +1,5 @@
+//! Sign-up, log-in, tokens, the operator's calls on users, and people search.
+
 use serde_json::json;
 
 use crate::harness::{ADMIN_KEY, Setup, World};
@@ -161,7 +163,7 @@ async fn people_search_finds_by_name_and_display_name_can_change() {
     assert_eq!(bob.get("/v1/people").await.status, 400);
     assert_eq!(world.get("/v1/people?search=al").await.status, 401);
 
-    // Somebody without an account has no name until it takes one.
+    // A user without an account has no display name until it sets one.
     assert_eq!(bob.get("/v1/me").await.json()["display_name"], json!(null));
     let renamed = bob.call("PATCH", "/v1/me", Some(json!({"display_name": " Robert  "}))).await;
     assert_eq!((renamed.status, renamed.json()["display_name"].clone()), (200, json!("Robert")));

@@ -1,4 +1,4 @@
-//! The operator's calls about the archive, what becomes of the jobs they begin, and the archive's own turns.
+//! The archive calls of the operator, the jobs that they start, and the scheduled runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +25,7 @@ impl World {
         self.call("GET", "/v1/archive", Some(ADMIN_KEY), None).await.json()
     }
 
-    /// Begins a job and waits until it has ended.
+    /// Starts a job and waits until it has ended.
     async fn job(&self, path: &str, body: Value) -> Value {
         let begun = self.order(path, body).await;
         assert_eq!(begun.status, 202, "{}", begun.text());
@@ -185,7 +185,7 @@ async fn each_call_starts_the_matching_job() {
         assert_eq!(ended["error"], Value::Null, "{path} {body}");
         assert_eq!(archive.calls().last(), Some(&asked), "{path} {body}");
     }
-    // The body of a run may be left out.
+    // The body of a run is optional.
     assert_eq!(world.call("POST", "/v1/archive/run", Some(ADMIN_KEY), None).await.status, 202);
 }
 
@@ -245,7 +245,7 @@ async fn immediate_job_failure_is_returned_to_the_caller() {
     world.order("/v1/archive/restore", body).await.refused(404, "conversation_not_found");
     archive.fail_next(ArchiveError::Unavailable("connection refused".into()));
     world.order("/v1/archive/verify", json!({})).await.refused(503, "archive_unavailable");
-    // And stands there for whoever looks later.
+    // The status also returns the error later.
     let last = world.archive().await["last_job"].clone();
     assert!(last["error"].as_str().unwrap().contains("connection refused"), "{last}");
     assert_eq!(last["report"], Value::Null);
@@ -256,7 +256,7 @@ async fn panicking_job_fails_and_the_next_job_runs() {
     let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     archive.panic_next();
-    // It may have begun, or have ended before anybody looked.
+    // The job may be running, or may have ended before the first report.
     let begun = world.order("/v1/archive/run", json!({})).await;
     assert!([202, 500].contains(&begun.status), "{}", begun.text());
     let deadline = tokio::time::Instant::now() + TIMEOUT;
@@ -278,8 +278,8 @@ async fn job_continues_after_its_caller_disconnects() {
     let world = archive.setup().start().await;
     archive.hold(true);
     let begun = world.order("/v1/archive/verify", json!({})).await.json()["job_id"].clone();
-    // The connection of that call is closed; the job is not.
-    assert_eq!(archive.jobs_under_way.load(Ordering::SeqCst), 1);
+    // The connection of that call is closed; the job is still running.
+    assert_eq!(archive.running_jobs.load(Ordering::SeqCst), 1);
     archive.hold(false);
     let ended = world.job_ended(begun.as_str().unwrap()).await;
     let report = &ended["report"];
@@ -344,7 +344,7 @@ async fn schedule_starts_no_further_run_while_the_archive_is_off() {
     let archive_schedule = ArchiveSchedule { every: Duration::from_millis(5), between: None };
     let world = Setup { archive_schedule, ..archive.setup() }.start().await;
     until(|| archive.calls().len() == 1).await;
-    // Calls take their time, in which a schedule would have had many turns.
+    // These calls take longer than several intervals of the schedule.
     for _ in 0..20 {
         world.archive().await;
     }

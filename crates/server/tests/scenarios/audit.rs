@@ -1,4 +1,4 @@
-//! What the operator does is written down before it is done.
+//! The audit trail of the operator's acts.
 
 use std::fs;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl AuditedServer {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What each line says of an act, its outcome and its subject.
+    /// Returns act, outcome and subject of each entry.
     fn acts(&self) -> Vec<(String, String, Value)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let lines = self.lines();
@@ -43,7 +43,7 @@ impl AuditedServer {
             .collect()
     }
 
-    /// Writing fails from now on.
+    /// Makes every further write fail.
     fn break_trail(&self) {
         let file = self.directory.path().join("audit.log");
         let _gone = fs::remove_file(&file);
@@ -151,11 +151,11 @@ async fn wrong_admin_keys_get_a_bounded_number_of_audit_entries() {
     }
     // Each 429 is delayed, so these run concurrently.
     for answer in join_all((0..15).map(|_| guess())).await {
-        // On a slow machine the bucket refills meanwhile.
+        // On a slow machine the bucket refills during the test.
         assert!([401, 429].contains(&answer.status), "{}", answer.text());
     }
     let lines = audited.lines();
-    // The minute may have turned meanwhile.
+    // A new minute may begin during the test.
     assert!((10..=20).contains(&lines.len()), "{}", lines.len());
     assert_eq!((&lines[0]["act"], &lines[0]["outcome"]), (&json!("admin_key.refused"), &json!("refused")));
     assert_eq!(lines[0]["who"]["by"], "stranger");
@@ -167,7 +167,7 @@ async fn wrong_admin_keys_get_a_bounded_number_of_audit_entries() {
         .await
         .refused(401, "unauthenticated");
     assert_eq!(audited.lines().len(), lines.len(), "no key is no attempt");
-    // Nobody tries again; those that were left out are told all the same.
+    // No further key arrives; the drain reports the omitted keys.
     audited.world.take_server().drain().await;
     let lines = audited.lines().into_iter().filter(|line| line["act"] == "admin_key.refused");
     let told = lines.map(|line| {

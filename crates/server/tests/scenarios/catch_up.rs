@@ -1,4 +1,4 @@
-//! What a device that comes back is sent.
+//! The backlog that a device gets when it connects.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ pub fn without_rates() -> Setup {
     })
 }
 
-/// The seqs of a conversation, messages and acks alike, in the order in which they were heard.
+/// Returns the seqs of a conversation, of messages and acks alike, in the order received.
 pub fn seqs(frames: &[Value], conversation: &str) -> Vec<u64> {
     let of_it = frames.iter().filter(|frame| frame["conversation_id"] == conversation);
     let placed = of_it.filter(|frame| frame["type"] == "message" || frame["type"] == "ack");
@@ -70,7 +70,7 @@ async fn unacknowledged_push_is_sent_again_after_reconnect() {
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [1]);
 }
 
-/// The user has read everything on one device; the other one was away.
+/// The user has read everything on one device while the other was offline.
 #[tokio::test(flavor = "multi_thread")]
 async fn device_with_a_position_gets_messages_above_it() {
     let world = World::new().await;
@@ -86,7 +86,7 @@ async fn device_with_a_position_gets_messages_above_it() {
     assert_eq!(seqs(&bob.connect_at(at(json!(119))).await.backlog, &chat), [120]);
     assert_eq!(seqs(&bob.connect_at(at(json!(120))).await.backlog, &chat), [0; 0]);
     assert_eq!(seqs(&bob.connect_at(at(json!(5_000))).await.backlog, &chat), [0; 0]);
-    // A position of another life of the store says nothing, as one above the head.
+    // A position of another store epoch is ignored, and so is one above the head.
     let other_life = at(json!({"epoch": 9, "seq": 7}));
     assert_eq!(seqs(&bob.connect_at(other_life).await.backlog, &chat), [0; 0]);
 }
@@ -100,7 +100,8 @@ async fn position_in_a_left_or_unknown_group_returns_gone() {
     let never = format!("g{}", "0".repeat(group.len() - 1));
     let tablet = bob.connect_at(json!({group.clone(): 1, never.clone(): 4})).await;
     let mut gone: Vec<Value> = [group, never].map(|id| json!({"type": "gone", "conversation_id": id})).into();
-    // The notice of the removal may still be on its way; then it is sent, and followed by another `gone`.
+    // The notice of the removal may still be in delivery; then it is sent, followed by another
+    // `gone`.
     let mut backlog = tablet.backlog.clone();
     backlog.retain(|frame| frame["type"] == "gone");
     for frames in [&mut gone, &mut backlog] {
@@ -208,7 +209,7 @@ async fn store_failure_during_catch_up_closes_with_internal_error() {
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [1]);
 }
 
-/// A position holds for the conversation; in others, what no device has acked comes as ever.
+/// A position applies to its conversation. In others, unacknowledged messages are sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn backlogs_of_several_conversations_keep_their_order() {
     let world = without_rates().start().await;
@@ -227,7 +228,7 @@ async fn backlogs_of_several_conversations_keep_their_order() {
     }
 }
 
-/// Many devices come back at once, as after a restart.
+/// Many devices reconnect at once, as after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_reconnects_each_get_their_backlog() {
     const DEVICES: usize = 150;
@@ -246,7 +247,7 @@ async fn concurrent_reconnects_each_get_their_backlog() {
         assert_eq!(seqs(&backlog, &group), range(1, 101));
     }
     let metrics = world.get("/metrics").await.text();
-    // She was sent the notice of her group's making herself.
+    // The sender got the notice of its own group, too.
     let expected = format!("bluetick_backlog_messages_total {}\n", DEVICES * 101 + 1);
     assert!(metrics.contains(&expected) && metrics.contains("bluetick_catch_ups 0\n"), "{metrics}");
 }

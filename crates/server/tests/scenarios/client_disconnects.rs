@@ -1,4 +1,4 @@
-//! What changes something comes to its end, whether anybody waits for the answer or not.
+//! Calls that write complete even if the client disconnects.
 
 use std::fs;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ struct DisconnectFixture {
 }
 
 impl DisconnectFixture {
-    /// Alice has an account, and one address has two connections at a time.
+    /// Starts a server on which alice has an account and an address may hold two connections.
     async fn start() -> DisconnectFixture {
         let (store, trail) = (FaultyStore::default(), tempfile::tempdir().unwrap());
         let mut setup = store.setup();
         setup.audit = Arc::new(Trail::new(&AuditSettings::default(), trail.path()));
         setup.limits.connections_per_address = 2;
         let world = setup.start().await;
-        // Not by a call, whose connection might not be gone yet.
+        // Use the store, because the connection of a call might still be open.
         let id = "alice".parse().unwrap();
         let alice = User { id, display_name: None, password_hash: None, created_at: SystemClock.now() };
         world.store.create_user(alice).await.unwrap();
         DisconnectFixture { store, world, trail }
     }
 
-    /// Begins to set a password and is gone before that is done, and the server has seen it go.
+    /// Starts a password change and disconnects. Returns after the server has seen the disconnect.
     async fn sets_a_password_and_hangs_up(&self) {
         self.store.hold_updates(true);
         let before = self.store.updates.load(Ordering::SeqCst);
@@ -92,7 +92,7 @@ async fn running_call_of_a_disconnected_client_keeps_its_connection_permit() {
     scene.sets_a_password_and_hangs_up().await;
     scene.sets_a_password_and_hangs_up().await;
     let mut third = TcpStream::connect(scene.world.addr).await.unwrap();
-    // Turned away at the door, politely or not.
+    // The listener refuses the connection, with or without a reset.
     let _reset = third.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let mut answer = Vec::new();
     let _reset = timeout(TIMEOUT, third.read_to_end(&mut answer)).await.expect("it is not kept waiting");

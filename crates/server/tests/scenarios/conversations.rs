@@ -1,3 +1,5 @@
+//! Opening conversations, members and access.
+
 use serde_json::json;
 
 use crate::harness::{Setup, World};

@@ -12,7 +12,7 @@ async fn world(allowed: &[&str]) -> World {
     setup.start().await
 }
 
-/// One request with the headers given, each with its line break.
+/// Sends one request with these headers, each with its line break.
 async fn ask(world: &World, method: &str, path: &str, headers: &str) -> Reply {
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");

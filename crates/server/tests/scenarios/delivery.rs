@@ -1,3 +1,5 @@
+//! Delivery of messages to all devices, and their order.
+
 use serde_json::json;
 
 use crate::harness::{Setup, World};
@@ -58,8 +60,8 @@ async fn group_notices_reach_online_members() {
     );
 }
 
-/// Eight people write into one group at once. Every connection sees every seq once and in order, the sender's own
-/// as acks.
+/// Eight users send to one group concurrently. Every connection gets every seq once and in order,
+/// own messages as acks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn concurrent_senders_produce_one_order_on_every_connection() {
     const EACH: usize = 150;
@@ -98,7 +100,7 @@ async fn concurrent_senders_produce_one_order_on_every_connection() {
     let seqs: Vec<u64> = views[0].iter().map(|(seq, _)| *seq).collect();
     assert_eq!(seqs, (2..=total as u64 + 1).collect::<Vec<_>>());
     assert!(views.iter().all(|view| *view == views[0]));
-    // What one connection sent is in the order in which it was sent.
+    // Messages of one connection keep the order in which it sent them.
     for sender in 0..names.len() {
         let prefix = format!("{sender}-");
         let own: Vec<&str> = views[0].iter().filter_map(|(_, id)| id.strip_prefix(&prefix)).collect();

@@ -1,3 +1,5 @@
+//! The graceful shutdown.
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,7 +24,8 @@ async fn drain_sends_reconnect_delay_closes_sockets_and_stops_listening() {
     assert!(tokio::net::TcpStream::connect(world.addr).await.is_err());
 }
 
-/// Sends wait in the store when the drain begins: they are finished and acknowledged; what comes after is refused.
+/// Sends wait in the store when the drain begins. They are stored and acknowledged; later ones are
+/// refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn drain_acknowledges_accepted_sends_and_refuses_later_ones() {
     let store = FaultyStore::default();
@@ -41,7 +44,7 @@ async fn drain_acknowledges_accepted_sends_and_refuses_later_ones() {
     while store.appends.load(Ordering::SeqCst) < before + 2 {
         tokio::task::yield_now().await;
     }
-    // An HTTP connection from before, to look inside with.
+    // An HTTP connection that was opened before the drain.
     let mut inside = KeepAliveConnection::open(world.addr).await;
     assert!(inside.get("/readyz").await.contains("200 OK"));
     while !world.get("/metrics").await.text().contains("bluetick_connections 2") {}
@@ -62,7 +65,7 @@ async fn drain_acknowledges_accepted_sends_and_refuses_later_ones() {
     }
     let not_ready = inside.get("/readyz").await;
     assert!(not_ready.contains("503") && not_ready.contains("shutting down"), "{not_ready}");
-    // Whoever comes now is let in and told so.
+    // The server accepts new connections and refuses their work.
     let not_ready = world.get("/readyz").await;
     assert_eq!(
         (not_ready.status, not_ready.json()["reason"].as_str()),
@@ -103,7 +106,7 @@ async fn drain_ends_in_time_when_the_store_hangs() {
     tokio::time::timeout(TIMEOUT, world.take_server().drain()).await.expect("it ends");
 }
 
-/// A load balancer that asks now and then goes on sending people here for a while.
+/// A load balancer that checks periodically keeps routing to this server for some time.
 #[tokio::test(flavor = "multi_thread")]
 async fn server_is_not_ready_but_serves_during_the_drain_delay() {
     let mut setup = Setup::default();
@@ -137,7 +140,7 @@ async fn server_drains_after_the_drain_delay() {
     tokio::time::timeout(TIMEOUT, drained).await.unwrap().unwrap();
 }
 
-/// One HTTP connection used for several calls.
+/// One HTTP connection for several calls.
 struct KeepAliveConnection(tokio::net::TcpStream);
 
 impl KeepAliveConnection {
@@ -145,7 +148,7 @@ impl KeepAliveConnection {
         KeepAliveConnection(tokio::net::TcpStream::connect(addr).await.unwrap())
     }
 
-    /// Small answers come in one piece.
+    /// A small response arrives in one read.
     async fn get(&mut self, path: &str) -> String {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -1,4 +1,4 @@
-//! An archive that does nothing but what a test tells it: jobs that wait, tell how far they are, fail or panic.
+//! An archive that a test controls: its jobs wait, report progress, fail or panic.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::harness::Setup;
 
-/// What a job was asked for.
+/// A call that started a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArchiveCall {
     Run(ArchiveRun),
@@ -28,12 +28,12 @@ pub enum ArchiveCall {
 pub struct FaultyArchive {
     status: Arc<Mutex<ArchiveStatus>>,
     counters: Arc<Mutex<ArchiveCounters>>,
-    /// How the next jobs end, before they have begun; those after them are done.
+    /// Errors of the next jobs, before they report progress. Later jobs succeed.
     failures: Arc<Mutex<VecDeque<ArchiveError>>>,
     calls: Arc<Mutex<Vec<ArchiveCall>>>,
     held: Arc<watch::Sender<bool>>,
     panics: Arc<Mutex<bool>>,
-    pub jobs_under_way: Arc<AtomicU64>,
+    pub running_jobs: Arc<AtomicU64>,
 }
 
 impl FaultyArchive {
@@ -55,7 +55,7 @@ impl FaultyArchive {
         change(&mut self.counters.lock().unwrap());
     }
 
-    /// While held, jobs that have begun wait.
+    /// While held, started jobs wait.
     pub fn hold(&self, held: bool) {
         self.held.send_replace(held);
     }
@@ -82,8 +82,8 @@ impl FaultyArchive {
         if let Some(error) = self.failures.lock().unwrap().pop_front() {
             return Err(error);
         }
-        self.jobs_under_way.fetch_add(1, Ordering::SeqCst);
-        let _done = RunningJobGuard(&self.jobs_under_way);
+        self.running_jobs.fetch_add(1, Ordering::SeqCst);
+        let _done = RunningJobGuard(&self.running_jobs);
         progress.advanced(stage, 1, 4);
         assert!(!std::mem::take(&mut *self.panics.lock().unwrap()), "rigged to panic");
         self.held.subscribe().wait_for(|held| !held).await.unwrap();

@@ -1,4 +1,5 @@
-//! The memory store with levers: appends and marks that wait, writes that are refused, reads that fail or panic.
+//! The memory store with fault injection: calls that wait, refused writes, and reads that fail or
+//! panic.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,35 +25,35 @@ use crate::harness::Setup;
 pub struct FaultyStore {
     inner: Arc<OnceLock<MemoryStore>>,
     held: Arc<watch::Sender<bool>>,
-    held_marks: Arc<watch::Sender<bool>>,
+    held_receipts: Arc<watch::Sender<bool>>,
     held_pages: Arc<watch::Sender<bool>>,
     held_updates: Arc<watch::Sender<bool>>,
     held_repeated_user_reads: Arc<watch::Sender<bool>>,
     read_users: Arc<Mutex<HashSet<UserId>>>,
-    /// How many reads named a user that was read before.
+    /// Number of reads of a user that was read before.
     pub repeated_user_reads: Arc<AtomicUsize>,
-    /// How many users were to be changed.
+    /// Number of user updates.
     pub updates: Arc<AtomicUsize>,
     pub appends: Arc<AtomicUsize>,
-    pub marks: Arc<AtomicUsize>,
+    pub receipts: Arc<AtomicUsize>,
     pub pages_fail: Arc<AtomicBool>,
     pub profiles_fail: Arc<AtomicBool>,
-    /// How often a profile was read.
+    /// Number of profile reads.
     pub profiles: Arc<AtomicUsize>,
     pub read_only: Arc<AtomicBool>,
     pub pages_panic: Arc<AtomicBool>,
     pub appends_panic: Arc<AtomicBool>,
-    /// What is appended is stored, and whoever did so is not told.
+    /// Appends are stored, and their answers are lost.
     pub answers_are_lost: Arc<AtomicBool>,
     pub closed: Arc<AtomicBool>,
 }
 
 impl FaultyStore {
     pub fn setup(&self) -> Setup {
-        let rigged = self.clone();
+        let faulty = self.clone();
         let store = move |hub: Arc<Hub>| {
-            assert!(rigged.inner.set(MemoryStore::with_listener(hub)).is_ok());
-            Arc::new(rigged) as Arc<dyn Store>
+            assert!(faulty.inner.set(MemoryStore::with_listener(hub)).is_ok());
+            Arc::new(faulty) as Arc<dyn Store>
         };
         Setup { store: Box::new(store), ..Setup::default() }
     }
@@ -62,17 +63,17 @@ impl FaultyStore {
         self.held.send_replace(held);
     }
 
-    /// While held, marks wait.
+    /// While held, receipts wait.
     pub fn hold_receipts(&self, held: bool) {
-        self.held_marks.send_replace(held);
+        self.held_receipts.send_replace(held);
     }
 
-    /// While held, pages wait.
+    /// While held, history pages wait.
     pub fn hold_pages(&self, held: bool) {
         self.held_pages.send_replace(held);
     }
 
-    /// While held, changes of users wait.
+    /// While held, user updates wait.
     pub fn hold_updates(&self, held: bool) {
         self.held_updates.send_replace(held);
     }
@@ -154,7 +155,7 @@ impl Store for FaultyStore {
                 false => stored,
             }
         };
-        // As a real store: letting go of the outcome does not take the message back.
+        // As in a real store, dropping the outcome does not remove the message.
         let stored = tokio::spawn(stored);
         Ok(Box::pin(async move { stored.await.unwrap() }))
     }
@@ -172,8 +173,8 @@ impl Store for FaultyStore {
     }
 
     async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
-        self.marks.fetch_add(1, Ordering::SeqCst);
-        self.held_marks.subscribe().wait_for(|held| !held).await.unwrap();
+        self.receipts.fetch_add(1, Ordering::SeqCst);
+        self.held_receipts.subscribe().wait_for(|held| !held).await.unwrap();
         self.inner().apply_receipt(receipt).await
     }
 

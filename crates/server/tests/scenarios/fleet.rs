@@ -1,4 +1,4 @@
-//! Two servers with one store: what somebody at one of them sees of somebody at the other.
+//! Two servers with one store: presence, typing and delivery between users on different nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,7 +61,7 @@ async fn user_on_two_nodes_is_announced_at_first_connect_and_last_disconnect() {
     assert_eq!(phone.receive_type("presence").await["user_id"], "bob");
     let watch = here.person("bob").connect().await;
     disconnect(tablet).await;
-    // Whoever comes and goes after is told after.
+    // Announcements keep their order, so carol's arrives after any for bob.
     let carols = there.person("carol").connect().await;
     assert_eq!(phone.receive_type("presence").await["user_id"], "carol");
     disconnect(carols).await;

@@ -1,4 +1,4 @@
-//! A server of one's own, and people who exchange_message to it.
+//! Test harness: starts a server, and gives users who call it and connect devices.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under a
-/// flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute there.
+/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under
+/// a flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute
+/// there.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
@@ -152,7 +153,7 @@ impl World {
         self.person_for(name, Duration::from_secs(3600))
     }
 
-    /// Somebody whose token lives for `ttl` only.
+    /// A user whose token expires after `ttl`.
     pub fn person_for(&self, name: &str, ttl: Duration) -> Person {
         let mint = {
             let (tokens, clock) = (Arc::clone(&self.tokens), Arc::clone(&self.clock));
@@ -242,14 +243,15 @@ impl Person {
         self.call("DELETE", &format!("/v1/conversations/{conversation}/members/{user}"), None).await
     }
 
-    /// Connects when all that was committed before has been delivered, so that none of it arrives late.
+    /// Connects after everything committed before has been delivered, so that none of it arrives
+    /// late.
     pub async fn connect(&self) -> Device {
         self.wait_for_delivery().await;
         self.connect_now().await
     }
 
-    /// Returns when everything committed before is in the outboxes of those who were connected: somebody of whom
-    /// nothing else is heard sends a message, and its ack has come through the same fan-out.
+    /// Returns when everything committed before is in the outboxes of the connected devices. An
+    /// extra user sends a message, and its ack passes the same fan-out.
     pub async fn wait_for_delivery(&self) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("settler{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -271,7 +273,7 @@ impl Person {
         self.connect_at(json!({})).await
     }
 
-    /// Connects with what the device has, and reads up to `caught_up`.
+    /// Connects with the positions of the device and reads up to `caught_up`.
     pub async fn connect_at(&self, positions: Value) -> Device {
         let mut device = self.send_hello(positions).await;
         loop {
@@ -283,13 +285,13 @@ impl Person {
         }
     }
 
-    /// Says hello and reads the welcome.
+    /// Sends `hello` and reads the welcome.
     pub async fn send_hello(&self, positions: Value) -> Device {
         self.send_hello_on(Device::open(self.addr).await, positions).await
     }
 
-    /// The same on a socket that is open already, over whatever it runs.
-    pub async fn send_hello_on<S: Bytes>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
+    /// Like `send_hello`, on an open socket over any stream.
+    pub async fn send_hello_on<S: ByteStream>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
         device.send_json(json!({"type": "hello", "token": self.token, "positions": positions})).await;
         let welcome = device.receive_any().await;
         assert_eq!(
@@ -303,16 +305,16 @@ impl Person {
 /// One WebSocket.
 pub struct Device<S = TcpStream> {
     pub socket: WebSocketStream<S>,
-    /// What came between `welcome` and `caught_up`.
+    /// The frames between `welcome` and `caught_up`.
     pub backlog: Vec<Value>,
 }
 
-/// Frames that accompany the messages. A test that is not about them passes over them.
-const ASIDE: [&str; 5] = ["status", "receipts", "typing", "presence", "conversation"];
+/// Frame types that accompany messages. `receive` and `receive_type` skip them.
+const BACKGROUND_TYPES: [&str; 5] = ["status", "receipts", "typing", "presence", "conversation"];
 
-/// What a WebSocket can run over.
-pub trait Bytes: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Bytes for S {}
+/// A stream that a WebSocket can use.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
 
 impl Device {
     pub async fn open(addr: SocketAddr) -> Device {
@@ -333,8 +335,8 @@ impl Device {
     }
 }
 
-impl<S: Bytes> Device<S> {
-    /// Opens a WebSocket over what is connected already.
+impl<S: ByteStream> Device<S> {
+    /// Opens a WebSocket over a connected stream.
     pub async fn open_on(stream: S) -> Device<S> {
         let (socket, _) = tokio_tungstenite::client_async("ws://localhost/v1/ws", stream).await.unwrap();
         Device { socket, backlog: Vec::new() }
@@ -356,7 +358,7 @@ impl<S: Bytes> Device<S> {
         self.send_json(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
     }
 
-    /// The next frame, whatever it is.
+    /// Returns the next frame of any type.
     pub async fn receive_any(&mut self) -> Value {
         loop {
             match self.receive_raw().await {
@@ -367,11 +369,11 @@ impl<S: Bytes> Device<S> {
         }
     }
 
-    /// The next frame that is not aside.
+    /// Returns the next frame that is not in `BACKGROUND_TYPES`.
     pub async fn receive(&mut self) -> Value {
         loop {
             let frame = self.receive_any().await;
-            if !ASIDE.iter().any(|aside| frame["type"] == *aside) {
+            if !BACKGROUND_TYPES.iter().any(|kind| frame["type"] == *kind) {
                 return frame;
             }
         }
@@ -381,14 +383,15 @@ impl<S: Bytes> Device<S> {
         timeout(TIMEOUT, self.socket.next()).await.expect("the server says something in time")
     }
 
-    /// The next frame of that type, before any that is not aside.
+    /// Returns the next frame of this type. Fails if another frame outside `BACKGROUND_TYPES` is
+    /// first.
     pub async fn receive_type(&mut self, kind: &str) -> Value {
         loop {
             let frame = self.receive_any().await;
             if frame["type"] == kind {
                 return frame;
             }
-            assert!(ASIDE.iter().any(|aside| frame["type"] == *aside), "not a {kind}: {frame}");
+            assert!(BACKGROUND_TYPES.iter().any(|other| frame["type"] == *other), "not a {kind}: {frame}");
         }
     }
 
@@ -398,13 +401,13 @@ impl<S: Bytes> Device<S> {
         frame
     }
 
-    /// Nothing is on its way: whatever was would have come before the answer to a ping.
+    /// Fails if a frame is in delivery: it would arrive before the answer to a ping.
     pub async fn receives_nothing(&mut self) {
         self.send_json(json!({"type": "ping"})).await;
         assert_eq!(self.receive().await, json!({"type": "pong"}));
     }
 
-    /// Everything up to the answer to a ping.
+    /// Returns the frames up to the answer to a ping.
     pub async fn received_so_far(&mut self) -> Vec<Value> {
         self.send_json(json!({"type": "ping"})).await;
         let mut frames = Vec::new();
@@ -456,7 +459,7 @@ impl Reply {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Fails unless this is the error with that code.
+    /// Fails unless the response is this error. Returns its message.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) -> String {
         let body = self.json();
@@ -471,7 +474,7 @@ impl Reply {
     }
 }
 
-/// One call on a connection of its own.
+/// Makes one call on a new connection.
 pub async fn call(
     addr: SocketAddr,
     method: &str,

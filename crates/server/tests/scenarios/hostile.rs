@@ -1,5 +1,5 @@
-//! What the tests of hostile clients share: two honest people who go on talking meanwhile, and sockets that say what no
-//! client library would. docs/explanation/security.md lists the attacks.
+//! Shared code of the tests with hostile clients: two users who exchange messages during an attack,
+//! and raw sockets. docs/explanation/security.md lists the expected result of each attack.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::harness::{Device, TIMEOUT, World};
 
-/// Two people who have nothing to do with it.
+/// Two users who are not part of the attack.
 pub struct HonestUsers {
     phone: Device,
     laptop: Device,
@@ -27,7 +27,7 @@ impl HonestUsers {
         HonestUsers { phone, laptop, chat, sent: 0 }
     }
 
-    /// One says something, is told that it is stored, and the other hears it.
+    /// Sends one message and checks its ack and its delivery.
     pub async fn exchange_message(&mut self) {
         self.sent += 1;
         let content = format!("message {}", self.sent);
@@ -36,7 +36,7 @@ impl HonestUsers {
         assert_eq!(self.laptop.receive_type("message").await["content"], content.as_str());
     }
 
-    /// They exchange_message from the beginning of the attack to its end, and once after it.
+    /// Exchanges messages during the attack, and once after it.
     pub async fn chat_during<T>(&mut self, attack: impl Future<Output = T>) -> T {
         let over = Cell::new(false);
         let attack = async {
@@ -55,7 +55,7 @@ impl HonestUsers {
     }
 }
 
-/// A socket without any manners.
+/// A TCP socket that sends arbitrary bytes.
 pub struct RawSocket(pub TcpStream);
 
 impl RawSocket {
@@ -65,14 +65,14 @@ impl RawSocket {
         RawSocket(stream)
     }
 
-    /// From another address of this machine: 127.0.0.`last`.
+    /// Connects from 127.0.0.`last`.
     pub async fn connect_from(last: u8, addr: SocketAddr) -> std::io::Result<RawSocket> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
         socket.connect(addr).await.map(RawSocket)
     }
 
-    /// A WebSocket as far as the server knows.
+    /// Opens a WebSocket without a client library.
     pub async fn websocket(addr: SocketAddr) -> RawSocket {
         let mut raw = RawSocket::connect(addr).await;
         raw.write(upgrade_request(addr, "").as_bytes()).await;
@@ -81,7 +81,7 @@ impl RawSocket {
         raw
     }
 
-    /// One that has said hello and has read all that is said to it because of that.
+    /// Opens a WebSocket, sends `hello` and reads up to `caught_up`.
     pub async fn authenticated(addr: SocketAddr, token: &str) -> RawSocket {
         let mut raw = RawSocket::websocket(addr).await;
         let hello = format!(r#"{{"type":"hello","token":"{token}"}}"#);
@@ -94,12 +94,12 @@ impl RawSocket {
         timeout(TIMEOUT, self.0.write_all(bytes)).await.expect("the server reads").unwrap();
     }
 
-    /// Says it as far as the server listens. Whether it does is not asked.
+    /// Writes until the server stops reading. Returns whether everything was written.
     pub async fn write_until_closed(&mut self, bytes: &[u8]) -> bool {
         timeout(TIMEOUT, self.0.write_all(bytes)).await.is_ok_and(|written| written.is_ok())
     }
 
-    /// The head of an answer.
+    /// Reads the head of a response.
     pub async fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -108,7 +108,7 @@ impl RawSocket {
         String::from_utf8(head).unwrap()
     }
 
-    /// The next frame of the server: how it begins, and what is in it.
+    /// Reads the next frame of the server. Returns its first byte and its payload.
     pub async fn frame(&mut self) -> (u8, Vec<u8>) {
         let reading = async {
             let first = self.0.read_u8().await?;
@@ -124,7 +124,7 @@ impl RawSocket {
         timeout(TIMEOUT, reading).await.expect("the server says something in time").unwrap()
     }
 
-    /// Reads up to the close frame; its code.
+    /// Reads up to the close frame. Returns its code.
     pub async fn close_code(&mut self) -> u16 {
         loop {
             let (first, payload) = self.frame().await;
@@ -134,7 +134,7 @@ impl RawSocket {
         }
     }
 
-    /// Everything up to the end, which is an end whether polite or not.
+    /// Reads up to the end of the connection, which may be a reset.
     pub async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         let ended = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the server lets go");
@@ -153,7 +153,7 @@ pub fn upgrade_request(addr: SocketAddr, more: &str) -> String {
 }
 
 pub const FIN: u8 = 0x80;
-/// The bit that says that a frame is compressed.
+/// The header bit of a compressed frame (RSV1).
 pub const COMPRESSED: u8 = 0x40;
 pub const CONTINUED: u8 = 0;
 pub const TEXT: u8 = FIN | 1;
@@ -161,14 +161,14 @@ pub const CLOSE: u8 = 8;
 pub const PING: u8 = FIN | 9;
 const MASKED: u8 = 0x80;
 
-/// A masked frame, with a mask that changes nothing.
+/// Encodes a masked frame with a mask of zeros.
 pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = header(first, payload.len() as u64);
     bytes.extend(payload);
     bytes
 }
 
-/// How a masked frame of that length begins.
+/// Encodes the header of a masked frame.
 pub fn header(first: u8, length: u64) -> Vec<u8> {
     let mut bytes = vec![first];
     match length {
@@ -186,7 +186,7 @@ pub fn header(first: u8, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// The table of what happens is only worth something while each row has its test, and each test its row.
+/// Each row of the attack table has a test, and each test of the attack files has a row.
 #[test]
 fn attack_table_and_hostile_tests_name_each_other() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

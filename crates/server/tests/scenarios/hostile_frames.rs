@@ -1,3 +1,5 @@
+//! Attacks with WebSocket frames: floods, fragments, sizes and protocol violations.
+
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
@@ -13,7 +15,7 @@ async fn authenticated(world: &World) -> RawSocket {
     RawSocket::authenticated(world.addr, &world.person("mallory").token).await
 }
 
-/// What a frame of one byte costs is paid from the budget of requests, whatever is in it.
+/// Every frame costs one request of the rate limit, whatever its size.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_byte_frames_are_answered_and_then_a_flood() {
     let world = Setup::limits(|limits| {
@@ -31,7 +33,7 @@ async fn one_byte_frames_are_answered_and_then_a_flood() {
     assert_eq!(honest.chat_during(attack).await, 4429);
 }
 
-/// The same message, in as many pieces as it has bytes: as good as any, and no larger than any may be.
+/// A message in one-byte fragments is accepted, and the size limit applies to the whole message.
 #[tokio::test(flavor = "multi_thread")]
 async fn message_in_one_byte_fragments_has_the_same_limit() {
     let world = Setup::limits(|limits| limits.frame_bytes = 70_000).start().await;
@@ -53,7 +55,7 @@ async fn message_in_one_byte_fragments_has_the_same_limit() {
     assert_eq!(honest.chat_during(attack).await, 1009);
 }
 
-/// Pieces without a byte make no message larger, and yet each has to be read.
+/// Empty fragments do not increase the size of the message, but the server must read each of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_fragmented_message_is_closed_as_too_large() {
     let world = Setup::limits(|limits| limits.frame_bytes = 100_000).start().await;
@@ -65,7 +67,7 @@ async fn endless_fragmented_message_is_closed_as_too_large() {
         let mut said = 0;
         while said < 256 * 1024 * 1024 && raw.write_until_closed(&pieces).await {
             said += pieces.len();
-            // A sign of life in between changes nothing.
+            // A pong between the fragments does not reset the limit.
             raw.write_until_closed(&frame(FIN | 10, b"")).await;
         }
         said
@@ -90,7 +92,7 @@ async fn oversized_frame_is_refused_by_its_header() {
         }
     }));
     assert_eq!(honest.chat_during(attack).await, [1009; 3]);
-    // Before the hello as well, when nobody has said yet who they are.
+    // The limit also applies before `hello`.
     let attack = async {
         let mut raw = RawSocket::websocket(world.addr).await;
         raw.write(&header(FIN | BINARY, 1 << 40)).await;
@@ -99,7 +101,7 @@ async fn oversized_frame_is_refused_by_its_header() {
     assert_eq!(honest.chat_during(attack).await, 1009);
 }
 
-/// Compression is never agreed on, so there is nothing that could unpack to more than was sent.
+/// The server never negotiates compression, so no frame can expand.
 #[tokio::test(flavor = "multi_thread")]
 async fn compression_is_not_negotiated_and_a_compressed_frame_closes_the_connection() {
     let world = World::new().await;
@@ -159,7 +161,7 @@ async fn unlimited_pings_are_a_flood() {
     assert_eq!(honest.chat_during(attack).await, 4429);
 }
 
-/// Brackets in brackets in brackets, which a careless reader follows until its stack ends.
+/// Deeply nested arrays, which overflow the stack of a recursive parser.
 #[tokio::test(flavor = "multi_thread")]
 async fn deeply_nested_json_is_refused_in_frames_and_bodies() {
     let world = World::new().await;
@@ -178,7 +180,8 @@ async fn deeply_nested_json_is_refused_in_frames_and_bodies() {
     honest.chat_during(attack).await;
 }
 
-/// A device may say where it stands in many conversations. Those that it is not in cost a look and nothing else.
+/// A device may send many positions. A conversation that the user is not a member of costs one
+/// look-up.
 #[tokio::test(flavor = "multi_thread")]
 async fn hello_with_8000_unknown_positions_gets_one_gone_for_each() {
     let world = World::new().await;

@@ -1,3 +1,5 @@
+//! Attacks with many connections, log-ins and reconnects.
+
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use serde_json::json;
@@ -7,12 +9,12 @@ use tokio::time::timeout;
 use crate::harness::{Device, Setup, TIMEOUT, World};
 use crate::hostile::{HonestUsers, RawSocket, TEXT, frame, upgrade_request};
 
-/// So many at a time, as many as a machine has files for.
+/// Number of concurrent connections of an attack. Bounded by the file descriptors of the machine.
 const AT_ONCE: usize = 100;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_thousand_connections_of_one_user_are_closed_above_the_limit() {
-    // Otherwise most are turned away before they are counted.
+    // Otherwise the connect rate refuses most connections before the limit counts them.
     let world = Setup::limits(|limits| limits.connects_per_user_per_minute = 0).start().await;
     let mut honest = HonestUsers::pair(&world).await;
     let mallory = world.person("mallory");
@@ -69,7 +71,7 @@ async fn connects_above_user_rate_are_refused_for_that_user_only() {
     honest.chat_during(attack).await;
 }
 
-/// Everybody comes, goes without a word and comes again, over and over.
+/// Users connect and disconnect without a close frame, over and over.
 #[tokio::test(flavor = "multi_thread")]
 async fn reconnect_storm_leaves_no_connection_open() {
     let world = World::new().await;
@@ -98,10 +100,10 @@ async fn reconnect_storm_leaves_no_connection_open() {
     timeout(TIMEOUT, gone).await.expect("all of them are gone in the end");
 }
 
-/// Whether the other end closed it without a word.
+/// Returns whether the server closed the connection without a response.
 async fn is_refused(raw: std::io::Result<RawSocket>) -> bool {
     let Ok(RawSocket(mut stream)) = raw else { return true };
-    // Who is turned away may find that out while asking already.
+    // A refused client may notice the close while it writes.
     let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let mut first = [0; 8];
     let heard = timeout(TIMEOUT, stream.read(&mut first)).await.expect("it answers or closes");
@@ -122,7 +124,7 @@ async fn connections_above_address_limit_are_closed_for_that_address_only() {
         }
         assert!(!is_refused(RawSocket::connect_from(67, world.addr).await).await);
         held.pop();
-        // The place is free once the server has seen it end.
+        // The permit is free after the server has seen the disconnect.
         let let_in = async { while is_refused(RawSocket::connect_from(66, world.addr).await).await {} };
         timeout(TIMEOUT, let_in).await.expect("there is a place again");
     };
@@ -153,7 +155,7 @@ async fn connects_above_address_rate_are_closed_for_that_address_only() {
     honest.chat_during(attack).await;
 }
 
-/// Behind a proxy everybody has the proxy's address, and is counted by the one that the proxy names.
+/// Behind a trusted proxy, limits count the forwarded address.
 #[tokio::test(flavor = "multi_thread")]
 async fn limits_apply_to_the_forwarded_address_and_not_to_the_trusted_proxy() {
     let mut setup = Setup::limits(|limits| limits.connections_per_address = 2);
@@ -203,7 +205,7 @@ async fn log_ins_above_address_rate_are_refused_for_that_address_only() {
     let attack = async {
         let mut answers = Vec::new();
         for number in 0..50 {
-            // Nobody believes it that it speaks for somebody else.
+            // An untrusted client cannot set its own address.
             let forwarded = format!("192.0.2.{number}");
             answers.push(log_in(66, &world, &format!("victim{number}"), &forwarded).await);
         }
@@ -217,8 +219,8 @@ async fn log_ins_above_address_rate_are_refused_for_that_address_only() {
     assert!(log_in(67, &world, "somebody", "x").await.contains("invalid_credentials"));
 }
 
-/// Hashing a password is expensive: one runs, two wait, and the server refuses the rest. HonestUsers users
-/// keep talking meanwhile.
+/// Password hashing is expensive: one job runs, two wait, and the server refuses the rest. Other
+/// users keep exchanging messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn flood_of_log_ins_gets_overloaded_while_messages_are_delivered() {
     /// A machine that hashes faster than it accepts connections needs another round.

@@ -1,3 +1,5 @@
+//! Attacks with HTTP requests: headers, framing and bodies.
+
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::harness::World;
@@ -55,8 +57,8 @@ async fn pipelined_requests_are_answered_in_order() {
     assert_eq!(statuses, expected);
 }
 
-/// A proxy and a server that do not agree on where a request ends can be made to see a request in the body of another. So
-/// what can be read in two ways is refused, or is the last that is heard on its connection.
+/// If a proxy and the server disagree on where a request ends, a body can hide another request. The
+/// server therefore refuses ambiguous framing, or closes the connection after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn ambiguous_request_framing_is_refused() {
     let world = World::new().await;
@@ -92,13 +94,13 @@ async fn ambiguous_request_framing_is_refused() {
     honest.chat_during(attack).await;
 }
 
-/// A body is what it is: nothing is unpacked, so a small one stays small.
+/// The server does not decompress request bodies, so a small body stays small.
 #[tokio::test(flavor = "multi_thread")]
 async fn compressed_request_body_is_not_decompressed() {
     let world = World::new().await;
     let mut honest = HonestUsers::pair(&world).await;
     let token = world.person("mallory").token;
-    // Ten bytes of gzip's head, and then what would be a great many zeros.
+    // A gzip header, followed by what a decompressor would expand.
     let packed: Vec<u8> = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3].into_iter().chain([0; 5_000]).collect();
     let attack = async {
         for encoding in ["gzip", "deflate", "br", "zstd", "gzip, gzip"] {

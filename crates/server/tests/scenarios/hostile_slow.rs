@@ -1,3 +1,5 @@
+//! Attacks with slow or unread connections.
+
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -6,7 +8,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use crate::harness::{Setup, World};
 use crate::hostile::{HonestUsers, RawSocket, TEXT, frame, upgrade_request};
 
-/// Says it a byte at a time until the server has had enough, or all is said.
+/// Writes one byte at a time until the server closes the connection or all bytes are written.
 async fn write_byte_by_byte(writing: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) {
     for byte in bytes {
         if writing.write_u8(*byte).await.is_err() {
@@ -44,10 +46,10 @@ async fn headers_sent_byte_by_byte_or_never_time_out() {
         async move {
             let mut raw = RawSocket::connect(world.addr).await;
             match number % 3 {
-                // Nothing at all.
+                // Send nothing.
                 0 => {}
                 1 => write_byte_by_byte(&mut raw.0, request.as_bytes()).await,
-                // A request, and then nothing on a connection that may be used again.
+                // Send one request, and then nothing on the kept-alive connection.
                 _ => {
                     raw.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
                     assert!(raw.head().await.starts_with("HTTP/1.1 200 "));
@@ -72,12 +74,12 @@ async fn body_sent_byte_by_byte_times_out() {
         raw.rest().await
     }));
     for answer in honest.chat_during(attack).await {
-        // A reset may overtake it where more was on its way than is read and forgotten.
+        // A reset may overtake the response if unread bytes exceed the lingering close.
         assert!(answer.is_empty() || answer.contains("request_timeout"), "{answer}");
     }
 }
 
-/// Whoever asks and asks and never reads an answer is not listened to any more, before there is much to remember.
+/// The server stops reading a connection whose responses are not read, which bounds memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn pipelined_requests_are_not_read_while_responses_are_unread() {
     let world = World::new().await;
@@ -86,7 +88,7 @@ async fn pipelined_requests_are_not_read_while_responses_are_unread() {
     let attack = join_all((0..10).map(|_| async {
         let raw = RawSocket::connect(world.addr).await;
         let mut taken = 0;
-        // Until nothing more fits anywhere on the way for a while.
+        // Write until no byte was accepted for two seconds.
         while tokio::time::timeout(Duration::from_secs(2), raw.0.writable()).await.is_ok() {
             match raw.0.try_write(questions.as_bytes()) {
                 Ok(bytes) => taken += bytes,

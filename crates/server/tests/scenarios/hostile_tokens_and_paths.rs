@@ -1,3 +1,5 @@
+//! Attacks with guessed ids, forged tokens, replays, foreign origins and paths.
+
 use std::time::Duration;
 
 use bluetick_auth::{AuthSettings, Tokens};
@@ -8,7 +10,7 @@ use serde_json::json;
 use crate::harness::{Device, Setup, World, call, send_frame};
 use crate::hostile::{HonestUsers, RawSocket, upgrade_request};
 
-/// Whatever a stranger tries on a conversation, there is none, also where there is one.
+/// Every call and frame gives the same result for an existing conversation and an unknown one.
 #[tokio::test(flavor = "multi_thread")]
 async fn guessed_conversation_id_gets_the_same_errors_as_an_unknown_one() {
     let world = World::new().await;
@@ -78,7 +80,7 @@ fn minted(auth: &AuthSettings, ttl: Duration, ago: Duration) -> String {
     tokens.mint(&"alice".parse().unwrap(), ttl, then).unwrap().token
 }
 
-/// A server that takes tokens of one product only, and every token that is not quite one of those.
+/// The server accepts tokens of one issuer only; each forged token differs in one property.
 #[tokio::test(flavor = "multi_thread")]
 async fn token_with_wrong_key_algorithm_audience_or_time_is_refused() {
     let auth = AuthSettings {
@@ -152,7 +154,7 @@ async fn token_with_wrong_key_algorithm_audience_or_time_is_refused() {
     honest.chat_during(attack).await;
 }
 
-/// Somebody wrote down all that was said while alice was logged in, and says it again when she is not.
+/// An attacker records the traffic of alice and replays it after her log-out.
 #[tokio::test(flavor = "multi_thread")]
 async fn replayed_requests_are_refused_after_log_out() {
     let world = World::new().await;
@@ -178,7 +180,7 @@ async fn replayed_requests_are_refused_after_log_out() {
     };
     let first = ask(&recorded[0]).await;
     assert!(first.starts_with("HTTP/1.1 201 "), "{first}");
-    // One connection was taken over before.
+    // An attacker controls one open connection.
     let mut taken_over = alice.connect().await;
     assert_eq!(alice.call("POST", "/v1/logout", None).await.status, 204);
     let attack = async {
@@ -190,7 +192,7 @@ async fn replayed_requests_are_refused_after_log_out() {
         device.send_json(json!({"type": "hello", "token": alice.token})).await;
         assert_eq!(device.closed_with().await, (4402, "token_revoked".into()));
         assert_eq!(taken_over.closed_with().await, (4402, "token_revoked".into()));
-        // The same token, spelled in another way, is the same token or none.
+        // Another encoding of the same token is also refused.
         let mut other = alice.token.clone();
         let last = if other.ends_with('A') { 'B' } else { 'A' };
         other.pop();
@@ -202,7 +204,7 @@ async fn replayed_requests_are_refused_after_log_out() {
     assert_eq!(again.history(&chat, "").await.json()["head_seq"], 1, "nothing was stored by it");
 }
 
-/// A page that somebody was lured to speaks with the browser's powers, and has none here.
+/// A malicious page uses the browser of a user.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_of_another_origin_opens_no_socket_and_reads_no_response() {
     let world = World::new().await;
@@ -231,7 +233,7 @@ async fn page_of_another_origin_opens_no_socket_and_reads_no_response() {
     honest.chat_during(attack).await;
 }
 
-/// Names in paths are names, wherever they point.
+/// Paths never address files outside the embedded assets.
 #[tokio::test(flavor = "multi_thread")]
 async fn path_traversal_is_refused() {
     let world = World::new().await;

@@ -1,3 +1,5 @@
+//! Resends: one message per message_id and sender.
+
 use std::sync::{Arc, OnceLock};
 
 use bluetick_core::ports::{CommitListener, Committed};
@@ -81,7 +83,7 @@ async fn resend_marked_as_retry_returns_first_seq() {
     assert_eq!((ack["seq"].as_u64(), ack["duplicate"].as_bool()), (Some(1), Some(true)));
 }
 
-/// Something committed, as a store reports it.
+/// Builds a committed message, as a store reports it.
 pub fn committed(member: &str, seq: u64) -> Committed {
     let message = Message {
         conversation: ConversationId::group([1; 15]),
@@ -99,7 +101,7 @@ pub fn committed(member: &str, seq: u64) -> Committed {
     Committed { message: Arc::new(message), members, departed: None, origin: None, is_stored_here: true }
 }
 
-/// The fan-out has much to do when the resend is answered.
+/// The fan-out is busy when the resend is acknowledged.
 #[tokio::test(flavor = "multi_thread")]
 async fn resend_ack_does_not_overtake_earlier_commits() {
     let listener = Arc::new(OnceLock::<Arc<Hub>>::new());

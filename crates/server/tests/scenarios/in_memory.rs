@@ -1,3 +1,5 @@
+//! Connections without a network.
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::json;
@@ -15,7 +17,7 @@ async fn connect(world: &World, person: &Person) -> Device<DuplexStream> {
     device
 }
 
-/// One call over a connection in memory; the whole answer.
+/// Makes one call over an in-memory connection. Returns the complete response.
 async fn ask(world: &World, person: &Person, path: &str, body: &str) -> String {
     let mut stream = world.server().connect_in_memory(FROM);
     let request = format!(
@@ -59,7 +61,7 @@ async fn listening_server_accepts_in_memory_connections() {
     assert_eq!(inside.receive_type("message").await["content"], "hello");
 }
 
-/// The last word is not lost although the server lets go at once.
+/// The close code arrives although the server drops its end at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn in_memory_connection_gets_its_close_code() {
     let world = Setup::limits(|limits| limits.frame_bytes = 1_000).start_without_listener();

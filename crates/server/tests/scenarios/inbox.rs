@@ -1,4 +1,4 @@
-//! The inbox over HTTP: what an entry says, the order, pages, and what people set for themselves.
+//! The inbox over HTTP: entries, order, pages and preferences.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Person, Reply, Setup, World};
 
-/// A server whose clock moves only when it is told to, so that the order of the inbox is known.
+/// Starts a server with a manual clock, which makes the inbox order deterministic.
 async fn world_with_clock() -> (World, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_767_225_600_000)));
     let world = Setup { clock: Arc::<ManualClock>::clone(&clock), ..Setup::default() }.start().await;
@@ -20,13 +20,13 @@ async fn inbox(person: &Person, query: &str) -> Reply {
     person.get(&format!("/v1/conversations{query}")).await
 }
 
-/// Whose conversations are on a page, in its order.
+/// Returns the peers or titles of a page, in order.
 fn peers(page: &Value) -> Vec<&str> {
     let entries = page["conversations"].as_array().unwrap().iter();
     entries.map(|entry| entry["peer"].as_str().or(entry["title"].as_str()).unwrap()).collect()
 }
 
-/// The entry of one conversation in somebody's inbox.
+/// Returns the entry of one conversation in the inbox of a user.
 async fn entry(person: &Person, chat: &str) -> Value {
     let page = inbox(person, "?limit=100").await.json();
     let mut entries = page["conversations"].as_array().unwrap().iter();
@@ -49,7 +49,7 @@ async fn set(person: &Person, chat: &str, settings: Value) -> Reply {
     person.call("PATCH", &format!("/v1/conversations/{chat}/settings"), Some(settings)).await
 }
 
-/// Direct chats with friend1, friend2, …, the last one the latest.
+/// Opens direct conversations with friend1, friend2, and so on; the last one is the latest.
 async fn friends(person: &Person, clock: &ManualClock, count: usize) -> Vec<String> {
     let mut chats = Vec::new();
     for number in 1..=count {
@@ -163,7 +163,7 @@ async fn conversation_that_moves_up_during_paging_causes_no_miss_and_no_repeat()
     let first = inbox(&alice, "?limit=3").await.json();
     assert_eq!(peers(&first), ["friend9", "friend8", "friend7"]);
     clock.advance_millis(1);
-    // One from further down, and the very one the cursor names.
+    // Move one conversation from further down, and the one that the cursor names.
     world.person("friend5").send(&chats[4], "m1", "hi").await;
     world.person("friend7").send(&chats[6], "m1", "hi").await;
     let second =
@@ -202,7 +202,7 @@ async fn invalid_inbox_parameter_is_named() {
     assert_eq!(peers(&inbox(&alice, "?unknown=1&cursor=").await.json()), ["bob"]);
 }
 
-/// Somebody else's cursor, or one of a conversation that is gone, is only a place to go on from.
+/// A cursor of another user, or of an unknown conversation, is only a start position.
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_cursor_lists_no_conversation_of_another_user() {
     let world = World::new().await;
@@ -229,7 +229,7 @@ async fn pinned_entries_are_first_archived_ones_last_and_both_can_be_filtered() 
     let first = page("?archived=false&limit=1").await;
     let rest = format!("?archived=false&cursor={}", first["next_cursor"].as_str().unwrap());
     assert_eq!(peers(&inbox(&alice, &rest).await.json()), ["friend3", "friend2"]);
-    // A message brings nothing back from the archive.
+    // A new message does not unarchive the conversation.
     clock.advance_millis(1);
     world.person("friend4").send(&chats[3], "m1", "hi").await;
     assert_eq!(peers(&page("").await).last(), Some(&"friend4"));

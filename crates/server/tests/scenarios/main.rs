@@ -1,6 +1,6 @@
-//! What the server promises, told as scenarios against a real one on a free port.
+//! Scenario tests of the server: each test starts a real server on a free port.
 
-#![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod abuse;
 mod accounts;

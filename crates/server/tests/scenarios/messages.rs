@@ -1,3 +1,5 @@
+//! Messages over HTTP: sending, history pages and invalid input.
+
 use serde_json::json;
 
 use crate::harness::{Setup, World, call};
@@ -165,14 +167,14 @@ async fn unknown_path_and_method_return_an_error_body() {
     nonsense.refused(400, "invalid_request");
 }
 
-/// Forty messages of 100,000 bytes each: far more than one answer should hold.
+/// Forty messages of 100,000 bytes exceed the page size.
 #[tokio::test(flavor = "multi_thread")]
 async fn page_of_large_messages_is_cut_and_its_cursor_continues() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
     const MESSAGES: u64 = 40;
-    // Quotes take twice their size in JSON.
+    // A quote takes two bytes in JSON.
     let content = "\"".repeat(50_000);
     for number in 1..=MESSAGES {
         assert_eq!(alice.send(&chat, &format!("m{number}"), &content).await.status, 201);

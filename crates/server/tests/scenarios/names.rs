@@ -1,4 +1,4 @@
-//! Impersonation: strangers try to sign up with the name of another user, or with a lookalike.
+//! Impersonation: sign-up with the name of another user, or with a lookalike.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ async fn mint(world: &World, name: &str) -> Reply {
     world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(json!({"user_id": name}))).await
 }
 
-/// A server with sign-up open or closed, on a store that another server may have used.
+/// Starts a server with sign-up open or closed, on a store that another server may have used.
 async fn on(store: &Arc<MemoryStore>, signup: bool) -> World {
     let store = Arc::clone(store);
     let store = Box::new(|_| store as Arc<dyn Store>);

@@ -1,3 +1,5 @@
+//! Readiness, store failures, panics and metrics.
+
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
@@ -31,7 +33,7 @@ async fn read_only_store_makes_the_server_not_ready_and_reads_work() {
     assert_eq!(alice.send(&chat, "m2", "x").await.status, 201);
 }
 
-/// The store did what it was asked, and its answer got lost.
+/// The store applied the operation, and its answer was lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_store_answer_returns_store_unavailable_and_a_resend_is_stored_once() {
     let store = FaultyStore::default();
@@ -47,7 +49,7 @@ async fn lost_store_answer_returns_store_unavailable_and_a_resend_is_stored_once
     page.refused(503, "store_unavailable");
     assert_eq!(page.header("retry-after"), Some("1"));
     phone.send(&chat, "m2", "on a socket").await;
-    // It was stored, and what the fan-out tells of that comes before or after.
+    // The message was stored, so its delivery may arrive before or after the error.
     let mut refused = phone.receive().await;
     while refused["type"] != "error" {
         refused = phone.receive().await;
@@ -128,7 +130,7 @@ async fn metrics_have_their_documented_names_and_counts() {
     }
 }
 
-/// The client is gone before the store has stored what it sent.
+/// The client disconnects before the store has stored its message.
 #[tokio::test(flavor = "multi_thread")]
 async fn message_of_a_disconnected_sender_is_counted_as_stored() {
     let store = FaultyStore::default();
@@ -146,7 +148,7 @@ async fn message_of_a_disconnected_sender_is_counted_as_stored() {
     tablet.receive_type("message").await;
     let text = world.get("/metrics").await.text();
     assert!(text.contains(r#"bluetick_sends_total{result="stored"} 1"#), "{text}");
-    // The notices the server writes are nobody's sends.
+    // Notices of the server are not counted as sends.
     alice.group(&["bob"]).await;
     tablet.receive_type("message").await;
     let text = world.get("/metrics").await.text();

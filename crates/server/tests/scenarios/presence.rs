@@ -1,3 +1,5 @@
+//! Presence announcements and last_seen_at.
+
 use bluetick_core::ProfileUpdate;
 use serde_json::{Value, json};
 
@@ -40,7 +42,7 @@ async fn second_device_and_short_absence_are_not_announced() {
     let watch = bob.connect().await;
     disconnect(tablet).await;
     disconnect(watch).await;
-    // Back at once; then another one leaves, of whom it is told only after the time in which one may return.
+    // Bob reconnects at once. Carol leaves afterwards, and is announced after the grace period.
     let _tablet = bob.connect_now().await;
     let carols = carol.connect().await;
     assert_eq!(phone.receive_type("presence").await["user_id"], "carol");
@@ -72,7 +74,7 @@ async fn hidden_presence_is_not_announced() {
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
     disconnect(tablet).await;
-    // Whoever comes and goes after is told after.
+    // Announcements keep their order, so carol's arrives after any for bob.
     let carols = carol.connect().await;
     assert_eq!(phone.receive_type("presence").await["user_id"], "carol");
     disconnect(carols).await;

@@ -1,4 +1,4 @@
-//! Who is there, as calls tell it, and what people set about themselves.
+//! Presence and profile over HTTP.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ async fn show_presence(person: &Person, shows: bool) {
     assert_eq!((answer.status, &answer.json()["show_presence"]), (200, &json!(shows)));
 }
 
-/// Connects and reads up to `caught_up`, whatever comes before.
+/// Connects and reads up to `caught_up`.
 async fn connect_and_catch_up(person: &Person) -> Device {
     let mut device = Device::open(person.addr).await;
     device.send_json(json!({"type": "hello", "token": person.token})).await;
@@ -27,7 +27,7 @@ async fn connect_and_catch_up(person: &Person) -> Device {
     device
 }
 
-/// Asks until the answer is `expected`: the end of a connection is noticed in its own time.
+/// Polls until the presence is as `expected`, because the server notices a disconnect with a delay.
 async fn presence_becomes(person: &Person, chat: &str, expected: impl Fn(&Value) -> bool) {
     let became = async { while !expected(&presence(person, chat).await["members"][0]) {} };
     tokio::time::timeout(TIMEOUT, became).await.expect("it becomes so");
@@ -37,7 +37,7 @@ fn names(presence: &Value) -> Vec<&str> {
     presence["members"].as_array().unwrap().iter().map(|member| member["user_id"].as_str().unwrap()).collect()
 }
 
-/// A server, and its store to put things into.
+/// Starts a server and returns its store.
 async fn world_with_store() -> (World, Arc<MemoryStore>) {
     let (tell, told) = std::sync::mpsc::channel();
     let store = move |hub: Arc<Hub>| {

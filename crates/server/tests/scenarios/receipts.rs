@@ -1,4 +1,4 @@
-//! Ticks and inbox lines as they arrive on devices.
+//! Receipts and inbox entries as frames on connected devices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ fn with_unread(mut status: Value, unread: u64) -> Value {
     status
 }
 
-/// Frames of these types up to now, everything committed having passed the fan-out.
+/// Returns the received frames of these types, after everything committed has passed the fan-out.
 async fn heard(person: &Person, device: &mut Device, kinds: &[&str]) -> Vec<Value> {
     person.wait_for_delivery().await;
     let frames = device.received_so_far().await;
@@ -63,11 +63,11 @@ async fn own_receipts_reach_the_other_device_with_the_unread_count() {
     assert_eq!(receive_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 0), 3));
     tablet.send_receipt("read", &chat, 2).await;
     assert_eq!(receive_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 2), 1));
-    // The one that said so knows it.
+    // The device that sent the receipt gets no frame.
     assert_eq!(heard(&bob, &mut tablet, &["status"]).await, Vec::<Value>::new());
 }
 
-/// The next status, with messages passed over.
+/// Returns the next `status` frame and skips messages.
 async fn receive_status(device: &mut Device) -> Value {
     loop {
         let frame = device.receive_any().await;
@@ -97,7 +97,7 @@ async fn late_repeated_and_forged_receipts_change_nothing() {
     let chat = alice.direct("bob").await;
     let (mut phone, mut tablet, mut evil) = (alice.connect().await, bob.connect().await, eve.connect().await);
     alice.send(&chat, "m1", "hi").await;
-    // Beyond the head counts as the head.
+    // A seq above the head counts as the head.
     tablet.send_receipt("read", &chat, 9_000_000_000_000_000_000).await;
     assert_eq!(receive_status(&mut phone).await, status(&chat, "bob", 1, 1));
     for (kind, seq) in [("read", 1), ("delivered", 1), ("read", 0), ("delivered", 0), ("read", 7)] {
@@ -127,7 +127,7 @@ async fn hidden_reads_reach_own_devices_only() {
     assert_eq!(receive_status(&mut phone).await, status(&chat, "bob", 1, 0));
 }
 
-/// The store is busy with the first one while a thousand more come in.
+/// The store is busy with the first receipt while a thousand more arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn receipts_during_a_busy_store_are_merged_into_one_write() {
     let store = FaultyStore::default();
@@ -152,7 +152,7 @@ async fn receipts_during_a_busy_store_are_merged_into_one_write() {
         statuses.push(receive_status(&mut phone).await);
     }
     assert!(statuses.len() <= 3, "{statuses:?}");
-    assert_eq!(store.marks.load(Ordering::SeqCst), 3, "the first, the read, the last delivered");
+    assert_eq!(store.receipts.load(Ordering::SeqCst), 3, "the first, the read, the last delivered");
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains(r#"bluetick_marks_total{result="merged"} 998"#), "{metrics}");
 }
@@ -253,7 +253,7 @@ async fn receipts_above_their_own_rate_are_refused_and_then_a_flood() {
         tablet.send_receipt("delivered", &chat, 1).await;
     }
     tablet.receive_error("rate_limited").await;
-    // Four more requests are in the other bucket.
+    // These four requests are charged to the request budget.
     for _ in 0..4 {
         tablet.receives_nothing().await;
     }
@@ -266,7 +266,7 @@ async fn receipts_above_their_own_rate_are_refused_and_then_a_flood() {
     assert_eq!(tablet.closed_with().await, (4429, "flood".into()));
 }
 
-/// A thousand people get and read a message; a few dozen of them, and its sender, are connected.
+/// A thousand members read a message; a few dozen of them and the sender are connected.
 #[tokio::test(flavor = "multi_thread")]
 async fn receipts_of_1000_members_cost_the_sender_few_frames_and_others_none() {
     const MEMBERS: usize = 1_000;
@@ -307,10 +307,10 @@ async fn receipts_of_1000_members_cost_the_sender_few_frames_and_others_none() {
     }
     assert!(frames.len() <= 20, "{} frames", frames.len());
     for device in &mut devices {
-        let asides = device.received_so_far().await;
+        let others = device.received_so_far().await;
         assert!(
-            asides.iter().all(|frame| frame["type"] != "status" && frame["type"] != "receipts"),
-            "{asides:?}"
+            others.iter().all(|frame| frame["type"] != "status" && frame["type"] != "receipts"),
+            "{others:?}"
         );
     }
     let merged = world.get("/metrics").await.text();
@@ -339,7 +339,7 @@ async fn recent_sender_in_a_large_group_gets_named_receipts() {
     assert_eq!(heard(&people[1], &mut quiet, &["status", "receipts"]).await, Vec::<Value>::new());
 }
 
-/// A group of 20, in which everybody but the first and the last has read up to `seq`.
+/// Creates a group of 20, of which all but the first and the last have read up to `seq`.
 async fn all_but_one_read(
     world: &World,
     seq: u64,

@@ -1,4 +1,4 @@
-//! Tokens that are void before they expire: logging out, and being logged out.
+//! Revocation: tokens that become void before they expire.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,7 +40,7 @@ async fn is_refused(person: &Person) {
     assert_eq!(device.closed_with().await, revoked());
 }
 
-/// Somebody with a token from the server, not from the test.
+/// Returns a user with a token that the server issued.
 async fn logged_in(world: &World, name: &str, path: &str) -> Person {
     let body = json!({"user_id": name, "password": "correct horse"});
     let token = world.call("POST", path, None, Some(body)).await.json()["token"].as_str().unwrap().to_owned();
@@ -204,7 +204,7 @@ async fn unknown_user_is_refused_while_revocations_are_unavailable() {
     assert!(is_authenticated(&bob).await);
 }
 
-/// Two nodes that look at one clock.
+/// Starts two nodes with one clock.
 async fn two(clock: &Arc<ManualClock>) -> (TestFleet, World, World) {
     let (test_fleet, setups) = TestFleet::two();
     let [here, there] = setups.map(|setup| Setup { clock: clock.clone(), ..setup });

@@ -1,3 +1,5 @@
+//! The WebSocket protocol: hello, frames, pings, origins and close codes.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -139,7 +141,7 @@ async fn idle_connection_is_pinged_and_closed_without_a_pong() {
     let alice = world.person("alice");
     let mut lively = alice.connect().await;
     let mut silent = alice.connect().await;
-    // The client library answers pings; reading past it answers none.
+    // The client library answers pings. Reading the raw stream answers none.
     let silence = tokio::spawn(async move {
         let mut bytes = Vec::new();
         let heard = silent.socket.get_mut().read_to_end(&mut bytes);
@@ -182,7 +184,7 @@ async fn page_of_another_origin_opens_a_socket_only_if_allowed() {
     }
 }
 
-/// Whatever is wrong with a send, its sender learns which one it was.
+/// The error of an invalid send names its message.
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_send_names_its_message_if_readable() {
     let world = World::new().await;

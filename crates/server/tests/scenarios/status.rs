@@ -1,4 +1,4 @@
-//! Ticks over HTTP: marks, how far everybody has come, and who has one message.
+//! Receipts over HTTP: read states, and receipt counts per message.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ async fn status(person: &Person, chat: &str) -> Value {
     person.get(&format!("/v1/conversations/{chat}/status")).await.json()
 }
 
-/// `(last_delivered_seq, last_read_seq)` of somebody, as `person` is told.
+/// Returns `(last_delivered_seq, last_read_seq)` of a member, as `person` sees it.
 async fn read_state(person: &Person, chat: &str, of: &str) -> (u64, u64) {
     let status = status(person, chat).await;
     let members = status["members"].as_array().unwrap();
@@ -25,7 +25,7 @@ async fn receipts(person: &Person, chat: &str, seq: u64) -> Reply {
     person.get(&format!("/v1/conversations/{chat}/status?seq={seq}")).await
 }
 
-/// `(delivered, read, of)`.
+/// Returns `(delivered, read, recipients)`.
 async fn counts(person: &Person, chat: &str, seq: u64) -> (u64, u64, u64) {
     let counted = receipts(person, chat, seq).await.json();
     let [delivered, read, recipients] =
@@ -149,7 +149,7 @@ async fn invalid_receipt_names_the_field_and_moves_nothing() {
     assert_eq!(read_state(&alice, &chat, "bob").await, (0, 0));
 }
 
-/// Every call on a conversation that this server knows besides messages and members.
+/// Every call on a conversation except those on messages and members.
 #[tokio::test(flavor = "multi_thread")]
 async fn non_member_receipts_and_status_calls_get_conversation_not_found() {
     let world = World::new().await;
@@ -251,7 +251,7 @@ async fn reads_with_receipts_off_stay_hidden_from_others() {
     assert_eq!(read_state(&alice, &chat, "bob").await, (4, 4));
 }
 
-/// A send waits in the store, so the drain waits for it and the server still answers.
+/// A send waits in the store, so the drain waits and the server still answers.
 #[tokio::test(flavor = "multi_thread")]
 async fn draining_server_refuses_writes_and_answers_reads() {
     let store = FaultyStore::default();
@@ -264,7 +264,7 @@ async fn draining_server_refuses_writes_and_answers_reads() {
     phone.send(&chat, "waiting", "hi").await;
     phone.receives_nothing().await;
     let drained = tokio::spawn(world.take_server().drain());
-    // Readiness goes first, and the refusals follow.
+    // Readiness changes before the server refuses work.
     while world.get("/readyz").await.status == 200 {}
     let settings = format!("/v1/conversations/{chat}/settings");
     while bob.call("PATCH", &settings, Some(json!({"muted": false}))).await.status != 503 {}

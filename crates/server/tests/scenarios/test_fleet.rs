@@ -1,4 +1,5 @@
-//! Servers that serve one store, and between them a fleet that remembers what it was told.
+//! A fleet of servers with one store. It records the connects and disconnects that the servers
+//! report.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -25,12 +26,12 @@ struct FleetState {
 struct NodeState {
     hub: Arc<Hub>,
     people: HashSet<UserId>,
-    /// No change reaches it.
+    /// The node receives no changes.
     drops_events: bool,
 }
 
 impl TestFleet {
-    /// Two nodes with one store.
+    /// Creates two nodes with one store.
     pub fn two() -> (TestFleet, [Setup; 2]) {
         let test_fleet = TestFleet::default();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::with_listener(Arc::new(test_fleet.clone())));
@@ -47,7 +48,7 @@ impl TestFleet {
         (test_fleet, setups)
     }
 
-    /// A node by itself, in front of whatever store the setup has.
+    /// Creates one node with the store of `setup`.
     pub fn one(setup: Setup) -> (TestFleet, Setup) {
         let test_fleet = TestFleet::default();
         let fleet = Arc::new(Node { test_fleet: test_fleet.clone(), number: 0 });
@@ -63,17 +64,17 @@ impl TestFleet {
         self.0.nodes.lock().unwrap().push(NodeState { hub, people: HashSet::new(), drops_events: false });
     }
 
-    /// From now on this node hears of no change.
+    /// From now on this node receives no changes.
     pub fn drop_events(&self, number: usize) {
         self.0.nodes.lock().unwrap()[number].drops_events = true;
     }
 
-    /// While held, comings and goings wait.
+    /// While held, reported connects and disconnects wait.
     pub fn hold(&self, held: bool) {
         self.0.held.send_replace(held);
     }
 
-    /// What the fleet was told by node 0 or 1, in order.
+    /// Returns the reported connects and disconnects of all nodes, in order.
     pub fn calls(&self) -> Vec<String> {
         self.0.calls.lock().unwrap().clone()
     }
@@ -89,7 +90,7 @@ impl TestFleet {
     }
 }
 
-/// Every node hears of everything, and passes on what is for the people it has.
+/// Every node receives every commit and delivers it to its connected users.
 impl CommitListener for TestFleet {
     fn committed(&self, batch: Vec<Committed>) {
         self.0.nodes.lock().unwrap().iter().for_each(|node| node.hub.committed(batch.clone()));

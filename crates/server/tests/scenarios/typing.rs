@@ -1,3 +1,5 @@
+//! Typing indicators.
+
 use serde_json::json;
 
 use crate::harness::{Setup, World};
@@ -21,7 +23,7 @@ async fn typing_reaches_devices_of_other_members_only() {
     assert_eq!(alice.history(&chat, "").await.json()["head_seq"], 1, "typing is not stored");
 }
 
-/// Each key of a keyboard is a frame.
+/// A client sends a frame for each key press.
 #[tokio::test(flavor = "multi_thread")]
 async fn typing_frames_are_forwarded_once_per_two_seconds() {
     let world = World::new().await;
@@ -74,7 +76,7 @@ async fn typing_in_a_large_group_is_forwarded_once_per_second() {
         writer.send_json(json!({"type": "typing", "conversation_id": group})).await;
     }
     reader.receive_type("typing").await;
-    // The members are looked up for each; the count tells when all were dropped.
+    // The server reads the members for each frame; the counter shows when all were dropped.
     let dropped = r#"bluetick_drops_total{what="ephemeral_frame"} 9"#;
     while started.elapsed().as_secs() < 1 && !world.get("/metrics").await.text().contains(dropped) {}
     let frames = reader.received_so_far().await;
