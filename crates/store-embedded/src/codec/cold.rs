@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_waste_a_page_is_cut_and_every_message_keeps_its_place() {
+    fn large_cold_chunk_is_split_and_keeps_every_location() {
         let records: Vec<Vec<u8>> = (0..64).map(|number| record(number * 7_919, "words")).collect();
         // Incompressible bytes, and every fifth message is a notice.
         let mut dice = 1u64;
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_the_content_stays() {
+    fn cold_chunk_keeps_everything_except_content() {
         let (hot, cold) = (hot(), cold());
         let (before, after) = (Header::read(&hot).unwrap(), Header::read(&cold).unwrap());
         assert_eq!((after.is_cold(), chunk::is_cold(&cold), chunk::is_cold(&hot)), (true, true, false));
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_is_seen() {
+    fn flipped_bit_anywhere_in_cold_chunk_is_an_error() {
         let chunk = cold();
         for bit in 0..chunk.len() * 8 {
             let mut damaged = chunk.clone();
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_erased_keeps_its_place_and_loses_its_content() {
+    fn erased_record_keeps_its_fields_and_loses_its_content() {
         let erased = erased(&record(2, "two words")).unwrap();
         let read = Record::decode(&erased).unwrap();
         assert_eq!((read.content, read.content_type, read.sender), ("", ContentType::Erased, "alice"));
