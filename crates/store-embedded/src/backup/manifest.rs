@@ -95,7 +95,8 @@ impl Manifest {
     }
 
     fn text(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a manifest is text and numbers") + "\n"
+        serde_json::to_string_pretty(self).expect("a manifest holds only text and numbers, which serialize")
+            + "\n"
     }
 
     fn own_sum(&self) -> String {

@@ -60,7 +60,7 @@ impl PartBuilder {
         let mut part = vec![VERSION];
         part.extend_from_slice(&(raw.len() as u64).to_le_bytes());
         let packed = zstd::bulk::compress(&raw, COMPRESSION_LEVEL);
-        part.extend_from_slice(&packed.expect("a compressor needs memory only"));
+        part.extend_from_slice(&packed.expect("creating a compressor fails only without memory"));
         part
     }
 }

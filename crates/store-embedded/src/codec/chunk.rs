@@ -212,7 +212,7 @@ impl Unpacked {
 
 thread_local! {
     static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
-        RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
+        RefCell::new(zstd::bulk::Decompressor::new().expect("creating a decompressor fails only without memory"));
 }
 
 /// Unpacks the records of a chunk whose content is in the hot store. Errors if the chunk is damaged
@@ -265,7 +265,8 @@ pub struct ChunkEntry<'a> {
 
 impl Default for Packer {
     fn default() -> Packer {
-        let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL).expect("a compressor needs memory only");
+        let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)
+            .expect("creating a compressor fails only without memory");
         Packer { zstd, raw: Vec::new() }
     }
 }
@@ -314,7 +315,7 @@ pub(super) fn put_chunk(
     let start = out.len();
     let count = u8::try_from(prints.len()).expect("a chunk holds 1 to 64 messages");
     out.extend_from_slice(&[KEYED_VERSION, count, facts.packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    out.extend_from_slice(&u32::try_from(facts.raw_bytes).expect("64 records are small").to_le_bytes());
+    out.extend_from_slice(&u32::try_from(facts.raw_bytes).expect("64 records are below 4 GiB").to_le_bytes());
     out.extend_from_slice(&facts.newest.millis().to_le_bytes());
     out.extend_from_slice(&facts.notices_before.to_le_bytes());
     debug_assert_eq!(out.len() - start, HEADER_BYTES);

@@ -195,7 +195,8 @@ impl ColdPart<'_> {
             out.extend_from_slice(&location.frame.checksum.to_le_bytes());
             put_varint(out, location.index.into());
             // The row is written once and kept for long, so a slow level pays off.
-            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
+            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL)
+                .expect("creating a compressor fails only without memory");
             chunk::compress(&mut zstd, &raw, out);
         });
         out

@@ -88,7 +88,7 @@ impl<'a> LogFrame<'a> {
     /// header; [`LogFrame::read`] must have accepted the frame.
     pub fn stored_checksum(bytes: &[u8]) -> u32 {
         let checksum = bytes.get(20..24).and_then(|four| four.try_into().ok());
-        u32::from_le_bytes(checksum.expect("a frame has a header"))
+        u32::from_le_bytes(checksum.expect("LogFrame::read accepted these bytes"))
     }
 
     /// Returns whether a frame with this batch number starts here, complete or not.

@@ -208,7 +208,7 @@ impl ConversationState {
             MembershipChange::Joined(member) => {
                 assert!(!self.members.contains(&member.user), "a member joins once");
                 change.apply(&mut self.members);
-                let at = self.members.position(member.user.as_str()).expect("it was just added");
+                let at = self.members.position(member.user.as_str()).expect("`apply` above added the member");
                 self.member_states.insert(at, self.changes);
                 self.departed.remove(&member.user);
             }
@@ -227,7 +227,8 @@ impl ConversationState {
 
     /// Adds a durable message. Panics if the seqs would not be contiguous.
     pub fn push(&mut self, seq: Seq, message: TailMessage, received_at: Timestamp) {
-        let conversation = self.conversation.as_mut().expect("only a conversation that exists gets messages");
+        let conversation =
+            self.conversation.as_mut().expect("the sequencer refuses messages to a missing conversation");
         assert_eq!(seq, conversation.head.next(), "seqs must be contiguous");
         conversation.head = seq;
         conversation.last_at = conversation.last_at.max(received_at);
