@@ -358,7 +358,7 @@ async fn scrub_without_space_for_a_new_file_fails_and_log_continues() {
     rig.faults.full.store(true, Ordering::SeqCst);
     let why = rig.scrub().await.unwrap_err();
     rig.faults.full.store(false, Ordering::SeqCst);
-    assert!(why.contains("no new log segment can be made"), "{why}");
+    assert!(why.contains("no new log segment can be created"), "{why}");
     assert_eq!(rig.health.health(), Health::Writable);
     rig.send("goes on").await.unwrap();
     assert_eq!(log_files(directory.path()), segments);
