@@ -138,7 +138,10 @@ impl Disk {
         let mut offset = 0;
         while offset < bytes {
             let count = (bytes - offset).min(zeros.len() as u64);
-            file.write_all_at(&zeros[..usize::try_from(count).expect("at most a mebibyte")], offset)?;
+            file.write_all_at(
+                &zeros[..usize::try_from(count).expect("each write is at most a mebibyte")],
+                offset,
+            )?;
             offset += count;
         }
         file.sync_all()?;

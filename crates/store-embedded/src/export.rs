@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_comes_once_and_nobody_is_skipped_where_a_list_was_cut() {
+    fn merged_export_lists_each_user_once_when_a_list_was_limited() {
         let people = merged(vec![user("ann"), user("bob")], vec![profile("bob"), profile("zoe")], 2);
         let shown: Vec<_> = people.iter().map(|one| (one.id.as_str(), one.profile.is_some())).collect();
         // There may be accounts between bob and zoe that the first list had no space for.

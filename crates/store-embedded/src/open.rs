@@ -48,7 +48,7 @@ pub enum OpenError {
     Recovery(#[from] RecoveryError),
     #[error("{}: a backup was being restored here, and that was not finished; delete this directory and restore again", .0.display())]
     HalfRestored(PathBuf),
-    #[error("{}: the log is gone, and with it what was not in the tables yet; restore the whole directory from a backup", .0.display())]
+    #[error("{}: the log is missing, with all data that was not in the tables yet; restore the whole directory from a backup", .0.display())]
     TablesWithoutLog(PathBuf),
     #[error("{}: there is a log but no tables that belong to it; restore the whole directory from a backup", .0.display())]
     LogWithoutTables(PathBuf),
@@ -159,7 +159,7 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
     let mut generation = Generation::first(Arc::clone(&recent));
     tables.current()?.rebuild_names()?;
     if tables.current()?.rebuild_order()? {
-        tracing::warn!("the order of the inboxes was made again from their rows");
+        tracing::warn!("inbox order rebuilt from the inbox rows");
     }
     let mut recovery = Recovery {
         tables: &tables,
@@ -240,7 +240,7 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
         if let Ok(ColdCount { messages: messages @ 1.., .. }) = tables.current()?.cold_count() {
             tracing::warn!(
                 messages,
-                "the archive is off and has messages, which nobody can read until it is on again"
+                "archive disabled but it holds messages; they are unreadable until it is enabled"
             );
         }
     }
@@ -305,7 +305,7 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
 fn last_run(tables: &Tables) -> Result<Option<LastRun>, TablesError> {
     match tables.current()?.last_run() {
         Err(error @ TablesError::Damaged { .. }) => {
-            tracing::error!(%error, "when the archive ran last is not known");
+            tracing::error!(%error, "report of the last archive run is damaged");
             Ok(None)
         }
         read => read,
@@ -412,17 +412,17 @@ impl Checkpointer {
                 }
                 Err(TablesError::Stopped) => {
                     tracing::info!(
-                        "closed before the last checkpoint was complete; the next start replays the log"
+                        "store closed before the last checkpoint completed; the next start replays the log"
                     );
                     return false;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");
+                    tracing::error!(%error, "checkpoint failed; will retry, the log keeps all data");
                     // Reopen at once: tables that have shut themselves off cannot be read.
                     if error.needs_reopening()
                         && let Err(error) = self.tables.reopen()
                     {
-                        tracing::error!(%error, "the tables could not be opened again; it is tried again");
+                        tracing::error!(%error, "reopening the tables failed; will retry");
                     }
                     if !self.handover.failed(error.to_string(), CHECKPOINT_RETRY) {
                         return false;

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_directory_that_is_empty_or_was_closed_can_be_opened_and_stays_as_it_is() {
+    async fn probe_of_empty_or_closed_directory_succeeds_and_changes_nothing() {
         use bluetick_core::ports::Store;
         let directory = tempfile::tempdir().unwrap();
         probe(&directory.path().join("missing")).unwrap();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_directory_in_use_is_refused_and_its_holder_named() {
+    async fn probe_of_directory_in_use_is_refused_and_names_the_holder() {
         use bluetick_core::ports::Store;
         let directory = tempfile::tempdir().unwrap();
         let store = store_in(directory.path()).await;

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_waited_for_the_disk_sends_the_next_ones_to_threads_and_one_that_lost_its_turn_does_not() {
+    fn slow_disk_read_moves_reads_to_threads_and_preempted_read_does_not() {
         let readers = Readers::new();
         readers.waited_for.store(7, Ordering::Relaxed);
         readers.learn(SLOW_READ * 10, || Some(7));
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_stays_slow_is_tried_less_and_less_often_and_a_quick_one_is_forgiven() {
+    fn blocking_period_grows_while_disk_is_slow_and_shrinks_when_fast() {
         let readers = Readers::new();
         for page in 0..20 {
             readers.learn(SLOW_READ, || Some(1_000_000 + page));
@@ -140,12 +140,12 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_system_tells_how_many_pages_were_waited_for() {
+    fn system_reports_major_page_faults() {
         assert!(pages_waited_for().is_some());
     }
 
     #[tokio::test]
-    async fn a_panic_while_reading_is_an_error_of_that_read_alone() {
+    async fn panic_in_a_read_fails_only_that_read() {
         let readers = Readers::new();
         let failed = readers.read(|| -> Result<(), StoreError> { panic!("on purpose") }).await;
         assert!(matches!(failed, Err(StoreError::Failed(_))));

@@ -178,7 +178,7 @@ fn join(threads: Option<Threads>) {
     let Some(threads) = threads else { return };
     let join = |thread: std::thread::JoinHandle<()>| {
         if thread.join().is_err() {
-            tracing::error!("a thread of the store panicked; the log has everything that was acknowledged");
+            tracing::error!("a store thread panicked; the log has every acknowledged write");
         }
     };
     join(threads.committer);
@@ -444,9 +444,7 @@ impl Store for EmbeddedStore {
         }
         let threads = self.take_threads();
         if tokio::task::spawn_blocking(move || join(threads)).await.is_err() {
-            tracing::error!(
-                "closing the store was interrupted; the log has everything that was acknowledged"
-            );
+            tracing::error!("closing the store was interrupted; the log has every acknowledged write");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Whatever happened, its bytes say it: events, rows and chunks of anything come back as they were written, and keys sort
-//! the way they are read.
+//! Properties of the encodings: events, rows and chunks round-trip, and keys sort in the order in which
+//! their table is read.
 
 use bluetick_archive::FrameRef;
 use bluetick_core::inbox::{InboxKey, InboxSection};
@@ -162,7 +162,7 @@ fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn whatever_happened_comes_back_in_order(events in prop::collection::vec(happening(), 0..12)) {
+    fn any_events_round_trip_in_order(events in prop::collection::vec(happening(), 0..12)) {
         let mut batch = Vec::new();
         events.iter().for_each(|event| put(&mut batch, event));
         let mut reader = Reader(&batch);
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_member_comes_back_with_where_it_stands(
+    fn member_row_round_trips_with_read_state(
         id in conversation_id(), member in member(), member_state in member_state(), preferences in preferences(),
     ) {
         let member_state = MemberState { preferences, ..member_state };
@@ -183,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_of_an_inbox_sort_as_it_is_read(
+    fn order_keys_sort_in_inbox_order(
         who in user(),
         positions in prop::collection::vec((0..3usize, any::<i64>(), any::<[u8; 15]>()), 2..12),
     ) {
@@ -210,7 +210,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn messages_in_a_chunk_come_back_and_what_stays_when_they_leave_fits_them(records in records(), first in 1..1_000u64) {
+    fn chunk_round_trips_and_its_cold_chunk_matches_it(records in records(), first in 1..1_000u64) {
         let hasher = Fingerprinter([7; 16]);
         let entries: Vec<_> = records
             .iter()

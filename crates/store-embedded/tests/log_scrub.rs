@@ -1,7 +1,7 @@
-//! Ridding the log of its past: no file below `log/` holds a word of it afterwards, sends go on meanwhile, and a crash
-//! in between costs nothing.
+//! Scrubs of the log. Afterwards no file below `log/` contains an earlier message. Sends continue, and a
+//! crash during a scrub loses nothing.
 //!
-//! The threads of a store are put together here by hand, since nobody but an erasure asks for this.
+//! The tests assemble the threads of a store themselves, because only an erasure requests a scrub.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -51,7 +51,7 @@ fn conversation() -> ConversationId {
 type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
 
 /// A store's threads over a directory, with one conversation.
-struct Rig {
+struct AssembledStore {
     queue: Arc<Queue>,
     handover: Arc<Handover>,
     health: Arc<HealthState>,
@@ -66,8 +66,8 @@ struct Rig {
     others: Vec<JoinHandle<()>>,
 }
 
-impl Rig {
-    async fn open(directory: &Path, on_step: OnStep) -> Rig {
+impl AssembledStore {
+    async fn open(directory: &Path, on_step: OnStep) -> AssembledStore {
         // Makes the files of an empty store.
         EmbeddedStore::open(StoreParts::new(settings(directory))).unwrap();
         let log = directory.join("log");
@@ -134,7 +134,7 @@ impl Rig {
         let provisioned = Arc::clone(&spares);
         let others = vec![checkpoints, std::thread::spawn(move || provisioned.provision())];
         let resident = residents.get_or_load(conversation(), || Ok(ConversationState::absent())).unwrap();
-        let rig = Rig {
+        let rig = AssembledStore {
             queue,
             handover,
             health,
@@ -211,7 +211,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for AssembledStore {
     fn drop(&mut self) {
         self.queue.close();
         self.committer.take().unwrap().join().unwrap();
@@ -262,8 +262,8 @@ async fn assert_opens_with(image: &Path, acknowledged: usize, when: &str) {
 }
 
 /// With the secret in the segment that is written, in one that waits for a checkpoint, and in a spare.
-async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> Rig {
-    let rig = Rig::open(directory, on_step).await;
+async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> AssembledStore {
+    let rig = AssembledStore::open(directory, on_step).await;
     rig.fill(SECRET, 7).await;
     rig.checkpoint().await;
     let spares = || rig.files_with(SECRET).iter().filter(|name| name.starts_with("spare-")).count();
@@ -275,7 +275,7 @@ async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> Rig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_file_of_the_log_holds_what_was_sent_before_and_sends_go_on() {
+async fn scrub_removes_earlier_messages_from_log_files_while_sends_continue() {
     let directory = TempDir::new().unwrap();
     let rig = Arc::new(rig_with_secrets(directory.path(), no_steps()).await);
     let over = Arc::new(AtomicBool::new(false));
@@ -302,7 +302,7 @@ async fn no_file_of_the_log_holds_what_was_sent_before_and_sends_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_any_step_of_a_scrub_loses_nothing() {
+async fn crash_at_any_scrub_step_loses_nothing() {
     let directory = TempDir::new().unwrap();
     let images: Arc<Mutex<Vec<(Step, TempDir)>>> = Arc::default();
     let armed = Arc::new(AtomicBool::new(false));
@@ -351,14 +351,14 @@ fn log_files(directory: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_space_for_a_new_file_the_asker_is_told_and_the_log_goes_on_where_it_was() {
+async fn scrub_without_space_for_a_new_file_fails_and_log_continues() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     let segments = log_files(directory.path());
     rig.faults.full.store(true, Ordering::SeqCst);
     let why = rig.scrub().await.unwrap_err();
     rig.faults.full.store(false, Ordering::SeqCst);
-    assert!(why.contains("no new log segment can be made"), "{why}");
+    assert!(why.contains("no new log segment can be created"), "{why}");
     assert_eq!(rig.health.health(), Health::Writable);
     rig.send("goes on").await.unwrap();
     assert_eq!(log_files(directory.path()), segments);
@@ -370,7 +370,7 @@ async fn without_space_for_a_new_file_the_asker_is_told_and_the_log_goes_on_wher
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_cannot_be_deleted_is_told_of_and_keeps_nobody_from_sending() {
+async fn undeletable_file_fails_the_scrub_and_sends_continue() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     let stubborn = rig.log.join("spare-999");
@@ -384,7 +384,7 @@ async fn a_file_that_cannot_be_deleted_is_told_of_and_keeps_nobody_from_sending(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_segment_that_could_not_be_recycled_goes_with_the_rest() {
+async fn scrub_deletes_a_segment_that_could_not_be_recycled() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     // As it is left when the renaming fails: known to nobody before the next start.
@@ -394,7 +394,7 @@ async fn a_segment_that_could_not_be_recycled_goes_with_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_while_a_scrub_runs_gets_one_that_begins_after_it_asked() {
+async fn request_during_a_scrub_starts_another_scrub() {
     let directory = TempDir::new().unwrap();
     let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
     let (at_step, go_on) = (Mutex::new(first.0), Mutex::new(second.1));
@@ -423,7 +423,7 @@ async fn who_asks_while_a_scrub_runs_gets_one_that_begins_after_it_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_write_right_after_a_scrub_leaves_a_log_that_opens() {
+async fn log_opens_after_a_failed_write_right_after_a_scrub() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     // Once more when there is nothing to write to the tables.
@@ -441,7 +441,7 @@ async fn a_failed_write_right_after_a_scrub_leaves_a_log_that_opens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_when_the_store_closes_is_told() {
+async fn closing_the_store_ends_the_wait_for_a_scrub() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     rig.queue.close();

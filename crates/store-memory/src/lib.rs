@@ -73,7 +73,8 @@ impl MemoryStore {
         let thread = state.thread(append.conversation, &append.sender)?;
         let key = (append.sender.clone(), append.message_id.clone());
         if let Some(&seq) = thread.places.get(&key) {
-            let stored = &thread.messages[usize::try_from(seq.get() - 1).expect("it is in memory")];
+            let stored = &thread.messages
+                [usize::try_from(seq.get() - 1).expect("the seq of a stored message is an index in memory")];
             if !decide::same_message(stored, &append) {
                 return Err(Refusal::MessageIdReused { first_seq: seq }.into());
             }
@@ -250,7 +251,12 @@ impl Store for MemoryStore {
         let member = thread.members.get(&request.reader).ok_or(Refusal::NotAMember)?;
         let window = request.window(member.joined_seq, thread.head());
         let range = (window.start().get()..=window.end().get())
-            .map(|seq| Message::clone(&thread.messages[usize::try_from(seq - 1).expect("it is in memory")]))
+            .map(|seq| {
+                Message::clone(
+                    &thread.messages[usize::try_from(seq - 1)
+                        .expect("the seq of a stored message is an index in memory")],
+                )
+            })
             .collect();
         Page::new(&request, member.joined_seq, thread.head(), range)
             .map_err(|hole| StoreError::Damaged(hole.to_string()))

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_explains_what_is_found_in_its_own_conversation_and_nothing_else() {
+    fn damage_explains_only_findings_of_its_own_conversation() {
         let [one, other] = ["bob", "carol"]
             .map(|peer| ConversationId::direct(&"alice".parse().unwrap(), &peer.parse().unwrap()));
         let mut damage = Damage::default();

@@ -60,7 +60,7 @@ impl PartBuilder {
         let mut part = vec![VERSION];
         part.extend_from_slice(&(raw.len() as u64).to_le_bytes());
         let packed = zstd::bulk::compress(&raw, COMPRESSION_LEVEL);
-        part.extend_from_slice(&packed.expect("a compressor needs memory only"));
+        part.extend_from_slice(&packed.expect("creating a compressor fails only without memory"));
         part
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_with_their_tables() {
+    fn rows_round_trip_with_their_tables() {
         let mut pack = PartBuilder::default();
         let all = [("meta", "a", "1"), ("chunks", "b", "2"), ("chunks", "c", "")];
         for (table, key, row) in all {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_come_back_and_nonsense_is_an_error() {
+    fn batches_round_trip_and_invalid_bytes_are_an_error() {
         let mut pack = PartBuilder::default();
         pack.batch(b"one");
         pack.batch(b"two");

@@ -74,7 +74,7 @@ impl EmbeddedStore {
         // A checkpoint first reduces the log to copy. If the tables cannot be written, the log
         // still has everything.
         if let Err(error) = self.archivist.checkpoint().await {
-            tracing::warn!(%error, "a backup goes without a checkpoint before it, and copies more of the log");
+            tracing::warn!(%error, "checkpoint before the backup failed; the backup copies more of the log");
         }
         let (sender, mut receiver) = mpsc::channel(PARTS_AHEAD);
         let source = SnapshotSource {
@@ -165,7 +165,7 @@ impl EmbeddedStore {
         match depot.is_empty().await.map_err(at_destination)? {
             true => {
                 if depot.is_open_to_others() {
-                    tracing::warn!(%destination, "others may look into the place of the backup; what is in it is for its owner alone");
+                    tracing::warn!(%destination, "backup directory is accessible to other users; restrict it to its owner");
                 }
                 Ok(depot)
             }

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn archive_rows_match_bytes_of_version_1() {
         let segment = SegmentRow {
             last: Seq::new(1000),
             revision: 1,

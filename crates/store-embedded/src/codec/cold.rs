@@ -195,7 +195,8 @@ impl ColdPart<'_> {
             out.extend_from_slice(&location.frame.checksum.to_le_bytes());
             put_varint(out, location.index.into());
             // The row is written once and kept for long, so a slow level pays off.
-            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
+            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL)
+                .expect("creating a compressor fails only without memory");
             chunk::compress(&mut zstd, &raw, out);
         });
         out
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_waste_a_page_is_cut_and_every_message_keeps_its_place() {
+    fn large_cold_chunk_is_split_and_keeps_every_location() {
         let records: Vec<Vec<u8>> = (0..64).map(|number| record(number * 7_919, "words")).collect();
         // Incompressible bytes, and every fifth message is a notice.
         let mut dice = 1u64;
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_the_content_stays() {
+    fn cold_chunk_keeps_everything_except_content() {
         let (hot, cold) = (hot(), cold());
         let (before, after) = (Header::read(&hot).unwrap(), Header::read(&cold).unwrap());
         assert_eq!((after.is_cold(), chunk::is_cold(&cold), chunk::is_cold(&hot)), (true, true, false));
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_is_seen() {
+    fn flipped_bit_anywhere_in_cold_chunk_is_an_error() {
         let chunk = cold();
         for bit in 0..chunk.len() * 8 {
             let mut damaged = chunk.clone();
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_erased_keeps_its_place_and_loses_its_content() {
+    fn erased_record_keeps_its_fields_and_loses_its_content() {
         let erased = erased(&record(2, "two words")).unwrap();
         let read = Record::decode(&erased).unwrap();
         assert_eq!((read.content, read.content_type, read.sender), ("", ContentType::Erased, "alice"));

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn events_match_bytes_of_version_1() {
         let mut out = Vec::new();
         all_events(&mut out);
         assert_eq!(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_back_in_order() {
+    fn events_round_trip_in_order() {
         let mut out = Vec::new();
         all_events(&mut out);
         let mut reader = Reader(&out);
@@ -339,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+        fn reading_arbitrary_bytes_as_events_never_panics(bytes: Vec<u8>) {
             let mut reader = Reader(&bytes);
             while let Ok(Some(_)) = next_event(&mut reader) {}
         }

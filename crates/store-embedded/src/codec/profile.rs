@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_profile_with_and_without_void_tokens() {
+    fn profile_with_and_without_revoked_tokens_matches_stored_bytes() {
         let mut profile = Profile::default();
         assert_eq!(bytes(&profile), "00");
         profile.hides_presence = true;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_of_a_later_version_is_not_guessed_at() {
+    fn profile_of_later_version_is_refused() {
         assert!(read_profile(&mut Reader(&[4])).is_err());
         assert!(read_profile(&mut Reader(&[2, 2])).is_err());
         assert!(read_profile(&mut Reader(&[2, 0, 0, 1, 7])).is_err(), "half a token");

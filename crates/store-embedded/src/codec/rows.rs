@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_3() {
+    fn rows_match_bytes_of_version_3() {
         let conversation = Conversation {
             id: ConversationId::group([1; 15]),
             title: Some("Tea".parse().unwrap()),
@@ -422,14 +422,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_version_2_is_read() {
+    fn row_of_version_2_is_readable() {
         let row = [2, 0xac, 2];
         let sealed = [&row[..], &crc32fast::hash(&row).to_le_bytes()].concat();
         assert_eq!(read_pending(&sealed), Ok(Seq::new(300)));
     }
 
     #[test]
-    fn a_flipped_bit_in_a_row_is_seen() {
+    fn flipped_bit_in_row_is_an_error() {
         let row = user_row(&User {
             id: user("alice"),
             display_name: None,
@@ -444,14 +444,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_newer_version_is_refused() {
+    fn row_of_newer_version_is_refused() {
         let mut row = vec![KEYED_VERSION + 1, 0];
         row.extend_from_slice(&crc32fast::hash(&row).to_le_bytes());
         assert_eq!(unseal(&row).err(), Some(DecodeError::Unknown { what: "row version", value: 4 }));
     }
 
     #[test]
-    fn the_order_of_keys_is_the_order_of_the_inbox() {
+    fn order_keys_sort_like_inbox_positions() {
         let alice = user("alice");
         let position = |shelf, last_at, bit| InboxKey {
             shelf,

@@ -302,7 +302,7 @@ impl Committer {
 
     fn recycle(&mut self) {
         if let Err(error) = self.parts.log.recycle_through(self.parts.handover.done()) {
-            tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
+            tracing::warn!(%error, "recycling a log segment failed");
         }
     }
 }

@@ -126,7 +126,7 @@ impl Handover {
         match (state.written >= number, &state.failing) {
             (true, _) => Ok(()),
             (false, Some(why)) => Err(why.clone()),
-            (false, None) => Err("the tables are not written in time".to_owned()),
+            (false, None) => Err("the checkpoint did not complete in time".to_owned()),
         }
     }
 
@@ -149,7 +149,7 @@ impl Handover {
             return Ok(());
         }
         let why = if scrubs.ended >= number { &scrubs.failure } else { failing };
-        Err(why.clone().unwrap_or_else(|| "the log is not scrubbed in time".to_owned()))
+        Err(why.clone().unwrap_or_else(|| "the scrub of the log did not complete in time".to_owned()))
     }
 
     /// Returns whether a scrub was requested, and counts it as started.

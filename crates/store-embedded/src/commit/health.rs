@@ -34,7 +34,7 @@ impl HealthState {
     pub fn refuse(&self, reason: &str) {
         reason.clone_into(&mut self.reason.lock());
         if !self.refusing.swap(true, Ordering::AcqRel) {
-            tracing::error!(reason, "the store refuses writes until the disk takes them again; reads go on");
+            tracing::error!(reason, "store is read-only until the disk accepts writes; reads continue");
         }
     }
 
@@ -50,7 +50,7 @@ impl HealthState {
             return;
         }
         if self.refusing.swap(false, Ordering::AcqRel) {
-            tracing::info!("the store writes again");
+            tracing::info!("store accepts writes again");
         }
     }
 }

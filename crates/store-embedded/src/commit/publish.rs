@@ -152,7 +152,7 @@ impl Publisher<'_> {
         self.generation.changed(resident, &mut state);
         let listed = state.members.iter().filter(|member| state.is_listed_for(&member.user));
         self.changes.extend(listed.map(|member| joined(resident.id, &member.user)));
-        let view = state.view().expect("it was just made");
+        let view = state.view().expect("`create` above stored the conversation");
         self.answers.push(PendingAnswer::Opened(Box::new(Opened { view, created: true }), reply));
     }
 

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_at_once_and_takes_more_when_it_was_emptied() {
+    fn full_queue_refuses_until_it_is_emptied() {
         let queue = Queue::new(2);
         queue.push(command()).unwrap();
         queue.push(command()).unwrap();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_gives_what_it_has_and_takes_nothing_more() {
+    fn closed_queue_returns_queued_commands_and_refuses_new_ones() {
         let queue = Queue::new(2);
         queue.push(command()).unwrap();
         queue.close();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_in_an_abandoned_queue_learns_that_there_is_no_answer() {
+    fn abandoned_queue_closes_the_reply_channels() {
         let queue = Queue::new(2);
         let (reply, answer) = reply_pair();
         let update = UserUpdate { id: "alice".parse().unwrap(), display_name: None, password_hash: None };

@@ -55,7 +55,7 @@ pub fn copy<E: From<LogError>>(
             return Err(damaged(path, 0, what).into());
         }
         let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
-        let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
+        let mut offset = usize::try_from(FIRST_FRAME).expect("FIRST_FRAME is 4096");
         while next_first != Some(number) {
             let frame = bytes.get(offset..).and_then(|rest| LogFrame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == number) else {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_an_entry() {
+    fn claim_matches_stored_bytes() {
         assert_eq!(
             hex(&claim(7).encode(TAG)),
             "42544455 2af60106 07000000 00000000 03000000 00000000 09000000 73746f72 65746167"
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_flipped_and_foreign_entries_claim_nothing() {
+    fn torn_flipped_or_foreign_entry_claims_nothing() {
         let bytes = claim(7).encode(TAG);
         for length in 0..ENTRY_BYTES {
             assert_eq!(Claim::read(&bytes[..length], TAG), None, "{length} bytes");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_entry_of_many_is_the_claim() {
+    fn newest_of_many_entries_is_the_claim() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(newest_claim(directory.path(), TAG), None);
         let mut notes = ClaimFile::open(directory.path(), &Disk::default(), TAG);

@@ -88,7 +88,7 @@ impl<'a> LogFrame<'a> {
     /// header; [`LogFrame::read`] must have accepted the frame.
     pub fn stored_checksum(bytes: &[u8]) -> u32 {
         let checksum = bytes.get(20..24).and_then(|four| four.try_into().ok());
-        u32::from_le_bytes(checksum.expect("a frame has a header"))
+        u32::from_le_bytes(checksum.expect("LogFrame::read accepted these bytes"))
     }
 
     /// Returns whether a frame with this batch number starts here, complete or not.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn frame_matches_bytes_of_version_1() {
         assert_eq!(
             hex(&frame(b"hello")),
             "42544c42 05000000 07000000 00000000 02000000 b8035235 73746f72 65746167 68656c6c 6f000000"
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back() {
+    fn frame_round_trips() {
         let bytes = frame(b"hello");
         let read = LogFrame::read(&bytes, TAG).unwrap();
         assert_eq!(read, LogFrame { number: BatchNumber(7), events: 2, payload: b"hello" });
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_or_flipped_or_foreign_frame_is_no_frame() {
+    fn torn_flipped_or_foreign_frame_is_not_read() {
         let bytes = frame(b"hello world");
         for length in 0..HEADER_BYTES + 11 {
             assert_eq!(LogFrame::read(&bytes[..length], TAG), None, "{length} bytes");

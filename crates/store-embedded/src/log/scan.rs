@@ -94,7 +94,7 @@ pub fn scan<E: From<LogError>>(
                 }
                 if bytes.get(offset..).is_some_and(|rest| LogFrame::begins(rest, tag, expected)) {
                     let file = path.display();
-                    tracing::warn!(%file, offset, "an unfinished batch at the end of the log is dropped; nobody was told that it was stored");
+                    tracing::warn!(%file, offset, "unfinished batch at the end of the log dropped; it was never acknowledged");
                 }
                 break;
             };

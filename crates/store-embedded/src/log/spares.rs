@@ -134,7 +134,7 @@ impl Spares {
             if is_doomed {
                 state.to_delete.insert(segment);
             } else if let Err(error) = self.keep(&mut state, &segment) {
-                tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
+                tracing::warn!(%error, "recycling a log segment failed");
             }
         }
         self.changed.notify_one();
@@ -284,8 +284,8 @@ impl Spares {
                 // The scheduled deletions may free enough space, so try again.
                 Err(_) if !state.to_delete.is_empty() => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no spare log segment could be made; trying again when one is needed");
-                    state.create_failure = Some(format!("no new log segment can be made: {error}"));
+                    tracing::warn!(%error, "creating a spare log segment failed; will retry when one is needed");
+                    state.create_failure = Some(format!("no new log segment can be created: {error}"));
                     // `close` notifies only once. If it ran during `make`, waiting now would block
                     // forever.
                     if !state.closed {

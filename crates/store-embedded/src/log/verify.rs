@@ -98,7 +98,7 @@ pub fn verify(
         expected = first;
         let next_first =
             headers[position + 1..].iter().find_map(|(.., header)| header.map(|next| next.first_batch));
-        let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
+        let mut offset = usize::try_from(FIRST_FRAME).expect("FIRST_FRAME is 4096");
         while next_first != Some(expected) {
             let frame = bytes.get(offset..).and_then(|rest| LogFrame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == expected) else {

@@ -181,7 +181,7 @@ impl LogWriter {
         {
             let path = segment::path_of(&self.settings.directory, number);
             if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(%error, path = %path.display(), "an unused log segment could not be removed");
+                tracing::warn!(%error, path = %path.display(), "removing an unused log segment failed");
             }
         }
     }

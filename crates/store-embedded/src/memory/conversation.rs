@@ -208,7 +208,7 @@ impl ConversationState {
             MembershipChange::Joined(member) => {
                 assert!(!self.members.contains(&member.user), "a member joins once");
                 change.apply(&mut self.members);
-                let at = self.members.position(member.user.as_str()).expect("it was just added");
+                let at = self.members.position(member.user.as_str()).expect("`apply` above added the member");
                 self.member_states.insert(at, self.changes);
                 self.departed.remove(&member.user);
             }
@@ -227,7 +227,8 @@ impl ConversationState {
 
     /// Adds a durable message. Panics if the seqs would not be contiguous.
     pub fn push(&mut self, seq: Seq, message: TailMessage, received_at: Timestamp) {
-        let conversation = self.conversation.as_mut().expect("only a conversation that exists gets messages");
+        let conversation =
+            self.conversation.as_mut().expect("the sequencer refuses messages to a missing conversation");
         assert_eq!(seq, conversation.head.next(), "seqs must be contiguous");
         conversation.head = seq;
         conversation.last_at = conversation.last_at.max(received_at);
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_checkpoint_wrote_is_forgotten_and_what_came_meanwhile_stays() {
+    fn forget_drops_checkpointed_state_and_keeps_later_changes() {
         let mut conversation_state = conversation_state();
         let written = conversation_state.to_write();
         conversation_state.push(Seq::new(4), message(4), Timestamp::from_millis(4));
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_room_that_is_written_wholly_is_clean() {
+    fn completely_written_conversation_is_clean() {
         let mut conversation_state = conversation_state();
         let written = conversation_state.to_write();
         conversation_state.forget(&written);
@@ -443,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_are_counted_wherever_the_tail_begins() {
+    fn notice_counts_are_right_wherever_the_tail_begins() {
         let mut conversation_state = conversation_state();
         let id = ConversationId::group([1; 15]);
         let text = TailMessage { fingerprint: Fingerprint(7), ..message(4) };
@@ -469,7 +470,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "seqs must be contiguous")]
-    fn a_hole_is_a_bug_and_not_a_message() {
+    fn pushing_a_gap_in_the_seqs_panics() {
         conversation_state().push(Seq::new(5), message(5), Timestamp::from_millis(5));
     }
 }

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_is_listed_once_in_each_generation_it_changed_in() {
+    fn changed_conversation_is_listed_once_per_generation() {
         let mut generation = Generation::first(Arc::default());
         let resident =
             Arc::new(ResidentConversation::new(ConversationId::group([1; 15]), ConversationState::absent()));

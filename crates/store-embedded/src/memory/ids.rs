@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_found_at_each_of_its_places_until_it_is_removed() {
+    fn id_is_found_at_each_seq_until_removed() {
         let mut ids = IdTable::default();
         let far = Seq::new((7 << 32) + 3);
         ids.insert(Fingerprint(9), far);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn places_on_both_sides_of_the_32_bit_border_come_back_whole() {
+    fn seqs_on_both_sides_of_32_bits_round_trip() {
         let mut ids = IdTable::default();
         let border = Seq::new(1 << 32);
         ids.insert(Fingerprint(1), border.minus(2));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_stays_for_a_whole_window_and_not_for_ever() {
+    fn id_stays_for_one_window_and_then_expires() {
         let mut ids = IdTable::default();
         let mut found_at = |now: u64| {
             ids.age(now, 100);

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_what_was_kept_is_found_and_more_than_that_is_not() {
+    fn cache_returns_part_of_entry_but_nothing_beyond_it() {
         let (pages, id, edition) =
             (PageCache::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
         pages.put(id, edition, &messages(id, 11..=20));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_in_another_edition_is_not_told() {
+    fn entry_of_another_edition_is_not_returned() {
         let (pages, id, edition) =
             (PageCache::new(1 << 20), ConversationId::group([1; 15]), Edition::default());
         pages.put(id, edition, &messages(id, 1..=2));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_makes_room_for_the_rest() {
+    fn unread_entries_are_evicted_before_read_ones() {
         let id = |number: u8| ConversationId::group([number; 15]);
         let bytes = bytes_of(&messages(id(0), 1..=1));
         let mut last = [0; 15];
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_of_no_bytes_keeps_nothing() {
+    fn cache_of_zero_bytes_keeps_nothing() {
         let (pages, id, edition) = (PageCache::new(0), ConversationId::group([1; 15]), Edition::default());
         pages.put(id, edition, &messages(id, 1..=1));
         assert!(pages.get(id, &range(1, 1), edition).is_none());

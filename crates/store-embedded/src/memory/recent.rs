@@ -84,7 +84,7 @@ impl Recent {
         if !shard.contains_key(user) {
             shard.insert(user.clone(), UserChanges::default());
         }
-        let changes = shard.get_mut(user).expect("it is there or was just put there");
+        let changes = shard.get_mut(user).expect("the lines above insert a missing entry");
         changes.fresh.insert(resident.id, Arc::clone(resident));
     }
 

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn rooms_that_somebody_holds_or_that_are_not_written_stay_awake() {
+    fn referenced_or_unwritten_conversations_are_not_evicted() {
         let residents = ResidentConversations::default();
         for number in 0..10 {
             residents.get_or_load(id(number), || Ok(ConversationState::absent())).unwrap();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_differ_in_one_bit_land_in_different_places() {
+    fn ids_that_differ_in_one_bit_get_different_hashes() {
         let hashing = IdHashing::default();
         let hashes: std::collections::HashSet<u64> = (0..120)
             .map(|bit| {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_group_weighs_as_much_as_many_conversations() {
+    fn large_group_weighs_as_much_as_many_conversations() {
         let residents = ResidentConversations::default();
         let person = |number: usize| format!("user{number}").parse().unwrap();
         let others: Vec<_> = (1..10_000).map(person).collect();
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn those_used_lately_stay_awake_longer() {
+    fn recently_used_conversations_are_evicted_last() {
         let residents = ResidentConversations::default();
         residents.get_or_load(id(1), || Ok(ConversationState::absent())).unwrap();
         for _ in 0..3 {

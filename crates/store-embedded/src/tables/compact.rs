@@ -99,7 +99,7 @@ impl Tables {
             std::thread::sleep(PAUSE);
         }
         // Keep the old file. A later compaction tries again.
-        let error = io::Error::other("the tables are read all the time");
+        let error = io::Error::other("readers hold the tables open; the compaction was given up");
         Err(TablesError::Io { path: copy.to_owned(), error })
     }
 
@@ -169,7 +169,7 @@ fn put_in_place(copy: &Path, directory: &Path) -> io::Result<()> {
 fn remove(copy: &Path) {
     match fs::remove_dir_all(copy) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(directory = %copy.display(), %error, "a copy of the tables could not be removed");
+            tracing::warn!(directory = %copy.display(), %error, "removing a copy of the tables failed");
         }
         _ => {}
     }

@@ -438,7 +438,7 @@ impl Engine {
                     keys.extend(rows::skeleton_keys(&user.id));
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an account is damaged and cannot be found by its name")
+                    tracing::error!(%error, "account row is damaged; a name search does not find the user")
                 }
             }
         }
@@ -471,7 +471,7 @@ impl Engine {
             match verified(key, row).and_then(|row| order_key_of(key, row)) {
                 Ok(key) => keys.push(key),
                 Err(error) => {
-                    tracing::error!(%error, "a line of an inbox is damaged and left out of the order")
+                    tracing::error!(%error, "inbox row is damaged and left out of the order")
                 }
             }
         }

@@ -88,7 +88,7 @@ impl Engine {
             }
         };
         if map_bytes < MAP_BYTES {
-            tracing::warn!(map_bytes, "address space is short: the tables can grow to this and no further");
+            tracing::warn!(map_bytes, "address space is limited; the tables cannot grow beyond map_bytes");
         }
         check_length(&env, directory)?;
         Ok(env)

@@ -47,7 +47,7 @@ fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<
 }
 
 #[test]
-fn a_range_is_read_from_every_chunk_it_touches_and_from_no_other_conversation() {
+fn range_is_read_from_every_chunk_it_touches_and_no_other_conversation() {
     let (_directory, tables) = tables();
     fill(&tables, ID(1), &[5]);
     fill(&tables, ID(2), &[64, 64, 3]);
@@ -60,7 +60,7 @@ fn a_range_is_read_from_every_chunk_it_touches_and_from_no_other_conversation() 
 }
 
 #[test]
-fn headers_come_newest_first_until_they_are_not_wanted() {
+fn headers_are_read_newest_first_until_the_caller_stops() {
     let (_directory, tables) = tables();
     fill(&tables, ID(2), &[64, 64, 3]);
     fill(&tables, ID(3), &[1]);
@@ -76,7 +76,7 @@ fn headers_come_newest_first_until_they_are_not_wanted() {
 }
 
 #[test]
-fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
+fn members_of_adjacent_conversations_are_not_mixed() {
     let (_directory, tables) = tables();
     let member =
         |name: &str| Member { user: name.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
@@ -91,7 +91,7 @@ fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
 }
 
 #[test]
-fn an_update_that_is_not_committed_never_was() {
+fn uncommitted_update_has_no_effect() {
     let (_directory, tables) = tables();
     let mut update = tables.update().unwrap();
     update.set_checkpoint(BatchNumber(9)).unwrap();
@@ -100,7 +100,7 @@ fn an_update_that_is_not_committed_never_was() {
 }
 
 #[test]
-fn tables_of_a_newer_format_are_refused_and_not_misread() {
+fn tables_of_newer_format_are_refused() {
     let (_directory, tables) = tables();
     let mut txn = tables.env.write_txn().unwrap();
     tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
@@ -109,7 +109,7 @@ fn tables_of_a_newer_format_are_refused_and_not_misread() {
 }
 
 #[test]
-fn tables_can_be_opened_again_while_others_read() {
+fn tables_can_be_reopened_during_reads() {
     let directory = TempDir::new().unwrap();
     let tables = Arc::new(Tables::open(directory.path()).unwrap());
     fill(&tables.current().unwrap(), ID(1), &[64, 64, 3]);
@@ -134,7 +134,7 @@ fn tables_can_be_opened_again_while_others_read() {
 }
 
 #[test]
-fn an_order_that_is_gone_is_made_again_from_the_rows() {
+fn missing_order_is_rebuilt_from_inbox_rows() {
     use std::rc::Rc;
 
     use bluetick_core::inbox::InboxSection;
@@ -180,7 +180,7 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
 }
 
 #[test]
-fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
+fn damaged_inbox_row_is_rewritten_and_blocks_nothing() {
     use std::rc::Rc;
 
     use bluetick_core::inbox::InboxSection;
@@ -220,7 +220,7 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
 }
 
 #[test]
-fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
+fn missing_name_index_is_rebuilt_from_users() {
     let (_directory, tables) = tables();
     let found = || {
         let (mut found, prefix) = (Vec::new(), NamePrefix::new("al").unwrap());

@@ -101,7 +101,7 @@ impl Update<'_> {
             (Some(record), _) => record.to_vec(),
             (None, Some(before)) if before.last_seq == *head => before.record.to_vec(),
             (None, _) => self.preview_at(id, *head).unwrap_or_else(|error| {
-                tracing::error!(conversation = %id, %error, "an inbox goes without its newest message");
+                tracing::error!(conversation = %id, %error, "newest message unreadable; the inbox row has no preview");
                 Vec::new()
             }),
         };
@@ -192,5 +192,5 @@ impl Update<'_> {
 }
 
 fn log_damaged_inbox_row(conversation: ConversationId, error: &DecodeError) {
-    tracing::error!(%conversation, %error, "a line of an inbox is damaged");
+    tracing::error!(%conversation, %error, "inbox row is damaged");
 }

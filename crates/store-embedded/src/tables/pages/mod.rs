@@ -135,7 +135,11 @@ impl PageCheck<'_> {
             self.say(self.length, what);
             self.last_page = pages - 1;
         }
-        self.seen = vec![0; usize::try_from(self.last_page / 64 + 1).expect("a file's pages can be counted")];
+        self.seen = vec![
+            0;
+            usize::try_from(self.last_page / 64 + 1)
+                .expect("the page count of an existing file fits into memory")
+        ];
         self.mark(0, 2);
         let mut found = TreeContents::default();
         self.tree("the list of tables", meta.main, Leaves::Tables, &mut found)?;

@@ -46,7 +46,7 @@ fn findings(path: &Path) -> Vec<PageFinding> {
 }
 
 #[test]
-fn sound_tables_are_sound() {
+fn check_of_sound_tables_finds_nothing() {
     let directory = tables();
     let path = directory.path().join("data.mdb");
     assert_eq!(findings(&path), []);
@@ -57,7 +57,7 @@ fn sound_tables_are_sound() {
 
 /// A flipped bit either yields a finding or changes only the content of a row.
 #[test]
-fn a_flipped_bit_is_told_or_changes_a_row_only_never_which_pages_there_are() {
+fn flipped_bit_is_reported_or_changes_only_a_row() {
     let directory = tables();
     let path = directory.path().join("data.mdb");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
@@ -84,7 +84,7 @@ fn a_flipped_bit_is_told_or_changes_a_row_only_never_which_pages_there_are() {
 }
 
 #[test]
-fn a_root_that_is_damaged_in_any_bit_that_matters_is_told() {
+fn every_relevant_bit_flip_in_a_root_is_reported() {
     let directory = tables();
     let path = directory.path().join("data.mdb");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();

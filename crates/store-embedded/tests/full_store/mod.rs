@@ -1,4 +1,4 @@
-//! A store in which everything has happened at least once, and what can be read from it.
+//! A store that contains every kind of stored data at least once, and reads of all its content.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -24,7 +24,7 @@ use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use common::{NOW, direct, send, small, user};
 
 /// What each conversation says, as one of its members reads it: (seq, sender, type, content).
-pub type Words = BTreeMap<String, Vec<(u64, String, String, String)>>;
+pub type Contents = BTreeMap<String, Vec<(u64, String, String, String)>>;
 
 pub const PEOPLE: [&str; 6] = ["alice", "bob", "carol", "dave", "erin", "frank"];
 const LATER: Timestamp = NOW.plus_millis(24 * 3600 * 1000);
@@ -118,23 +118,23 @@ pub async fn fill(store: &EmbeddedStore) -> Vec<(ConversationId, &'static str)> 
 }
 
 /// A filled store that was closed in good order.
-pub async fn closed(directory: &Path) -> (Vec<(ConversationId, &'static str)>, Words) {
+pub async fn closed(directory: &Path) -> (Vec<(ConversationId, &'static str)>, Contents) {
     let store = open(directory).unwrap();
     let all = fill(&store).await;
-    let words = words(&store, &all).await.unwrap();
+    let contents = contents(&store, &all).await.unwrap();
     store.close().await;
-    (all, words)
+    (all, contents)
 }
 
-pub async fn words(store: &dyn Store, all: &[(ConversationId, &str)]) -> Result<Words, StoreError> {
-    let mut words = Words::new();
+pub async fn contents(store: &dyn Store, all: &[(ConversationId, &str)]) -> Result<Contents, StoreError> {
+    let mut contents = Contents::new();
     for (id, reader) in all {
-        words.insert(id.to_string(), words_of(store, *id, reader).await?);
+        contents.insert(id.to_string(), contents_of(store, *id, reader).await?);
     }
-    Ok(words)
+    Ok(contents)
 }
 
-pub async fn words_of(
+pub async fn contents_of(
     store: &dyn Store,
     id: ConversationId,
     reader: &str,
@@ -156,10 +156,10 @@ pub async fn words_of(
     }
 }
 
-pub fn look(directory: &Path) -> CheckReport {
+pub fn check_report(directory: &Path) -> CheckReport {
     check(CheckParts { data_dir: directory.to_owned(), progress: Arc::new(NoProgress) }).unwrap()
 }
 
 pub fn findings(directory: &Path) -> Vec<String> {
-    look(directory).findings.iter().map(ToString::to_string).collect()
+    check_report(directory).findings.iter().map(ToString::to_string).collect()
 }
