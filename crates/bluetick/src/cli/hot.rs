@@ -1,4 +1,4 @@
-//! `bluetick hot`.
+//! Arguments and help of `bluetick hot`.
 
 use std::path::PathBuf;
 
@@ -23,8 +23,9 @@ impl HotArgs {
 }
 
 const HOT_HELP: &str = "\
-For a fleet (store.engine = \"dynamodb\"). Reads the tables, and asks no node. The rate is that of the
-newest 500 messages; a dash when the newest is older than a minute. An epoch is where the conversation was spread over another number of partitions.
+For a fleet (store.engine = \"dynamodb\"). Reads the tables and contacts no node. The rate covers the
+newest 500 messages; a dash means that the newest message is older than a minute. An epoch is a range
+of seqs with its own number of partitions.
 
 Examples:
   bluetick hot
