@@ -2,7 +2,8 @@
 // Chromium, and a running server that serves the page with its limits disabled.
 //
 //   BLUETICK_LIMITS__SENDS_PER_SECOND=0 BLUETICK_LIMITS__REQUESTS_PER_SECOND=0 bluetick serve …
-//   node web/bench/frames.mjs http://127.0.0.1:8080 [messages per second = 200] [phase seconds = 10]
+//   node web/bench/frames.mjs http://127.0.0.1:8080 [messages per second = 200] [phase seconds =
+//   10]
 //
 // In each phase (resting at the end, scrolling, typing) it logs the gaps between animation frames,
 // Chromium's long tasks (over 50 ms on the main thread) and, from a trace, the CPU time of the main

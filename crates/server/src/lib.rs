@@ -16,14 +16,14 @@
 //! use bluetick_core::ports::{NoFleet, SystemRandom};
 //! use bluetick_core::time::SystemClock;
 //! use bluetick_server::audit::Trail;
-//! use bluetick_server::{
-//!     ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
-//! };
+//! use bluetick_server::{ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive};
+//! use bluetick_server::{Server, ServerParts, ServerSettings};
 //! use bluetick_store_memory::MemoryStore;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(async {
 //! let data_dir = tempfile::tempdir()?;
+//! let admin_key = AdminKey::open(&AdminSettings::default(), data_dir.path(), &SystemRandom)?;
 //! let metrics = Metrics::new();
 //! let hub = Hub::new(Arc::clone(&metrics));
 //! let store = Arc::new(MemoryStore::with_listener(hub.clone()));
@@ -43,7 +43,7 @@
 //!     tokens: Arc::new(Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom)?),
 //!     passwords: Arc::new(Passwords::new(Arc::new(SystemRandom), PasswordRules::default())),
 //!     audit: Arc::new(Trail::off()),
-//!     admin_key: Arc::new(AdminKey::open(&AdminSettings::default(), data_dir.path(), &SystemRandom)?),
+//!     admin_key: Arc::new(admin_key),
 //!     clock: Arc::new(SystemClock),
 //!     random: Arc::new(SystemRandom),
 //! })

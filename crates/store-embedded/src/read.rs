@@ -1,5 +1,6 @@
-//! Reads a page: the tail of the conversation from memory, the rest from the tables. A [`PartialPage`]
-//! names the messages whose content is in the archive; [`crate::archive`] fills them in.
+//! Reads a page: the tail of the conversation from memory, the rest from the tables. A
+//! [`PartialPage`] names the messages whose content is in the archive; [`crate::archive`] fills
+//! them in.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Flips bits in files and truncates files of a closed store. Every read returns the right answer or an
-//! error that names the location, and a check reports the damage.
+//! Flips bits in files and truncates files of a closed store. Every read returns the right answer
+//! or an error that names the location, and a check reports the damage.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

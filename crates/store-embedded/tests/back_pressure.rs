@@ -1,4 +1,5 @@
-//! Writers wait while the tables are far behind the log. Memory stays bounded, and no write is refused.
+//! Writers wait while the tables are far behind the log. Memory stays bounded, and no write is
+//! refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

@@ -1,4 +1,5 @@
-//! Checks stores: a sound store has no findings, and every planted inconsistency is found and named.
+//! Checks stores: a sound store has no findings, and every planted inconsistency is found and
+//! named.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

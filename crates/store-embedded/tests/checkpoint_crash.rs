@@ -19,8 +19,8 @@ use tempfile::TempDir;
 
 type Expected = BTreeMap<String, Vec<String>>;
 
-/// Writes while checkpoints run, and at each of their steps keeps an image of the disk together with what had been
-/// acknowledged before it was taken.
+/// Writes while checkpoints run, and at each of their steps keeps an image of the disk together
+/// with what had been acknowledged before it was taken.
 struct CheckpointImages {
     images: Mutex<Vec<(Step, TempDir, Expected, Read)>>,
     acknowledged: Mutex<Expected>,

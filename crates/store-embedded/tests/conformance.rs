@@ -42,7 +42,8 @@ impl Harness for Embedded {
         self.store.clone()
     }
 
-    /// What lies on the disk at this moment, without a word to the store, is what a killed process leaves.
+    /// What lies on the disk at this moment, without a word to the store, is what a killed process
+    /// leaves.
     async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Embedded {
         Embedded::open(copy_of(self.directory.path()), self.clock, listener)
     }

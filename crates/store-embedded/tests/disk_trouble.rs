@@ -1,5 +1,5 @@
-//! Disks that are full, fail, or return wrong bytes. Writes are refused, reads continue, and no damaged
-//! data is served.
+//! Disks that are full, fail, or return wrong bytes. Writes are refused, reads continue, and no
+//! damaged data is served.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

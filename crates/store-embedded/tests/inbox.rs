@@ -215,7 +215,8 @@ async fn groups_that_grow_large_hide_no_inbox_entry() {
         expected.insert(0, id);
     }
     assert_eq!(inbox(&store, "alice", 30).await.len(), 30);
-    // The newest ten take in so many that they are noted in another way, at a moment that moves nothing.
+    // The newest ten take in so many that they are noted in another way, at a moment that moves
+    // nothing.
     for (number, id) in expected.iter().take(10).enumerate() {
         let users = (0..80).map(|member| user(&format!("member{member}"))).collect();
         let at = common::NOW.plus_millis(29 - number as i64);

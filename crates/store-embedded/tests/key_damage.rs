@@ -1,5 +1,6 @@
-//! Flips one bit in a key of the tables, or in the length of a key. Every read returns the right answer or an error, and a
-//! check reports the damage. Reads find rows by key, so a damaged key can hide its row.
+//! Flips one bit in a key of the tables, or in the length of a key. Every read returns the right
+//! answer or an error, and a check reports the damage. Reads find rows by key, so a damaged key can
+//! hide its row.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

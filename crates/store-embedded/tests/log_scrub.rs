@@ -1,5 +1,5 @@
-//! Scrubs of the log. Afterwards no file below `log/` contains an earlier message. Sends continue, and a
-//! crash during a scrub loses nothing.
+//! Scrubs of the log. Afterwards no file below `log/` contains an earlier message. Sends continue,
+//! and a crash during a scrub loses nothing.
 //!
 //! The tests assemble the threads of a store themselves, because only an erasure requests a scrub.
 
@@ -247,7 +247,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What is left of a killed process has at least these messages, and takes more.
+/// Checks that the image of a killed process has at least these messages and accepts more.
 async fn assert_opens_with(image: &Path, acknowledged: usize, when: &str) {
     let store = EmbeddedStore::open(StoreParts::new(settings(image)))
         .unwrap_or_else(|error| panic!("{when}: {error}"));
@@ -261,7 +261,8 @@ async fn assert_opens_with(image: &Path, acknowledged: usize, when: &str) {
     assert_eq!(texts(&store, conversation(), "bob").await.len(), found.len() + 1, "{when}, opened once more");
 }
 
-/// With the secret in the segment that is written, in one that waits for a checkpoint, and in a spare.
+/// With the secret in the segment that is written, in one that waits for a checkpoint, and in a
+/// spare.
 async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> AssembledStore {
     let rig = AssembledStore::open(directory, on_step).await;
     rig.fill(SECRET, 7).await;

@@ -1,5 +1,6 @@
-//! Repeated power losses during sends. The tests compare acknowledged messages with the stored ones. With
-//! a planted bug that acknowledges too early or loses a batch, the same comparison fails.
+//! Repeated power losses during sends. The tests compare acknowledged messages with the stored
+//! ones. With a planted bug that acknowledges too early or loses a batch, the same comparison
+//! fails.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -34,7 +35,8 @@ fn open(directory: &TempDir) -> (Arc<EmbeddedStore>, Arc<Faults>) {
     (Arc::new(EmbeddedStore::open(parts).unwrap()), faults)
 }
 
-/// Sends to one conversation and writes down what happened, starting with what is still unacknowledged.
+/// Sends to one conversation and writes down what happened, starting with what is still
+/// unacknowledged.
 async fn sender(
     store: Arc<EmbeddedStore>,
     mut log: ClientLog,
@@ -88,7 +90,8 @@ async fn lives_and_deaths(plant: PlantedFault) -> Result<Checked, Vec<Violation>
             tokio::task::yield_now().await;
         }
         over.store(true, Ordering::SeqCst);
-        // The image is what the disk holds: synced bytes, and nothing, a torn piece or all of what was on its way.
+        // The image is what the disk holds: synced bytes, and nothing, a torn piece or all of what
+        // was on its way.
         faults.cut_power(cut % 4).unwrap();
         let image = copy_of(directory.path());
         for task in tasks {

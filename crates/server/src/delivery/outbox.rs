@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn waiting_connection_is_woken_by_the_first_push() {
+    async fn waiting_connection_resumes_at_the_first_push() {
         let outbox = std::sync::Arc::new(Outbox::new(1_000, Gauge::default()));
         let pushing = std::sync::Arc::clone(&outbox);
         let (pushed, ()) = tokio::join!(

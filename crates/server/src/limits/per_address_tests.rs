@@ -1,3 +1,5 @@
+//! Tests of the limits per address.
+
 use std::cell::Cell;
 
 use bluetick_core::Timestamp;

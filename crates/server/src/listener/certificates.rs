@@ -168,7 +168,8 @@ impl Certificates {
             Validity::of(&self.certificate.borrow()).and_then(|days| days.problem_at(self.clock.now()));
         let mut reported = self.reported.lock();
         if let Some(problem) = problem.filter(|problem| *reported != Some(*problem)) {
-            tracing::error!("{}", self.files.warning(problem));
+            let problem = self.files.warning(problem);
+            tracing::error!(problem, "TLS certificate is outside its validity period");
         }
         *reported = problem;
     }

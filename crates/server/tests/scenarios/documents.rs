@@ -1,3 +1,5 @@
+//! The API documents: they are current, and the server serves them.
+
 use std::path::PathBuf;
 
 use serde_json::{Value, json};

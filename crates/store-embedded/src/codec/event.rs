@@ -39,8 +39,8 @@ pub enum Event<'a> {
         change: MembershipChange,
     },
     User(User),
-    /// A member's read state is at least this. A reply has no `ReadStateChanged` event: its read state
-    /// follows from the message.
+    /// A member's read state is at least this. A reply has no `ReadStateChanged` event: its read
+    /// state follows from the message.
     ReadStateChanged {
         membership: MembershipRef,
         member_state: MemberState,
@@ -127,7 +127,8 @@ pub fn put_user(out: &mut Vec<u8>, user: &User) {
     put_event(out, USER, &body);
 }
 
-/// Writes a read state. Does not write the preferences in `member_state`, which have their own event.
+/// Writes a read state. Does not write the preferences in `member_state`, which have their own
+/// event.
 pub fn put_read_state(out: &mut Vec<u8>, membership: &MembershipRef, member_state: &MemberState) {
     let mut body = membership_bytes(membership);
     super::rows::put_progress(&mut body, member_state);

@@ -109,8 +109,8 @@ impl Handover {
         self.state().wanted
     }
 
-    /// Requests a checkpoint and returns the number to pass to [`Handover::wait_for_checkpoint`]. Does not
-    /// wait.
+    /// Requests a checkpoint and returns the number to pass to [`Handover::wait_for_checkpoint`].
+    /// Does not wait.
     pub fn request_checkpoint(&self) -> u64 {
         let mut state = self.state();
         state.wanted = true;

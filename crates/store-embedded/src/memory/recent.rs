@@ -1,9 +1,9 @@
 //! The conversations of each user that changed since the last checkpoint. Inbox and pending
 //! deliveries are read from here first, and from the tables for all other conversations.
 //!
-//! Each user has a `UserChanges`. A changed conversation is added to it unsorted, once, however often it
-//! changes. The next inbox read sorts it in. A message therefore costs nothing here until the user
-//! reads the inbox, and a read costs as much as has changed since the previous one.
+//! Each user has a `UserChanges`. A changed conversation is added to it unsorted, once, however
+//! often it changes. The next inbox read sorts it in. A message therefore costs nothing here until
+//! the user reads the inbox, and a read costs as much as has changed since the previous one.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
@@ -77,8 +77,8 @@ impl Recent {
         self.large.lock()
     }
 
-    /// Lists the conversation as changed for `user`. The caller holds the lock of `resident`; the same
-    /// holds for the methods up to [`Recent::forget_large`].
+    /// Lists the conversation as changed for `user`. The caller holds the lock of `resident`; the
+    /// same holds for the methods up to [`Recent::forget_large`].
     pub fn note(&self, user: &UserId, resident: &Arc<ResidentConversation>) {
         let mut shard = self.shard(user);
         if !shard.contains_key(user) {
@@ -155,9 +155,9 @@ impl Recent {
         (positions.take(limit + 1).collect(), large)
     }
 
-    /// Returns whether the last `first_positions` sorted in this conversation, which overrides its row in the
-    /// tables. If it changed for the first time after that `first_positions`, its row in the tables still
-    /// counts.
+    /// Returns whether the last `first_positions` sorted in this conversation, which overrides its
+    /// row in the tables. If it changed for the first time after that `first_positions`, its row in
+    /// the tables still counts.
     pub fn has_sorted(&self, user: &UserId, id: ConversationId) -> bool {
         self.shard(user).get(user).is_some_and(|changes| changes.seen.contains_key(&id))
     }

@@ -65,7 +65,8 @@ type ResidentShard = HashMap<ConversationId, Arc<ResidentConversation>, IdHashin
 pub struct ResidentConversations {
     shards: [Mutex<ResidentShard>; SHARDS],
     count: AtomicUsize,
-    /// Counts evictions ([`ResidentConversations::evict`]); measures how recently a conversation was used.
+    /// Counts evictions ([`ResidentConversations::evict`]); measures how recently a conversation
+    /// was used.
     tick: AtomicU64,
 }
 

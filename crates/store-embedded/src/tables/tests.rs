@@ -1,3 +1,5 @@
+//! Tests of the tables: formats, upgrades and derived tables.
+
 use bluetick_core::{Member, MemberState, Members, NamePrefix, Role, Seq, Skeleton, Timestamp, User, UserId};
 use tempfile::TempDir;
 

@@ -39,7 +39,8 @@ pub fn copy_of(directory: &Path) -> TempDir {
 /// Files come and go while a store runs; one that is gone again was not needed.
 pub fn copy_into(from: &Path, to: &Path) {
     let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().flatten().collect();
-    // What may lag behind comes first, as on a disk: the tables lag behind the log, and so does the note of its end.
+    // What may lag behind comes first, as on a disk: the tables lag behind the log, and so does the
+    // note of its end.
     entries.sort_by_key(|entry| ![DURABLE_FILE, "tables"].contains(&&*entry.file_name().to_string_lossy()));
     for entry in entries {
         let target = to.join(entry.file_name());

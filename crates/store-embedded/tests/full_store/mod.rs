@@ -71,7 +71,8 @@ pub async fn apply_receipt(
     store.apply_receipt(mark).await.unwrap();
 }
 
-/// Users, direct conversations and groups, ticks, preferences, people who left; old messages in the archive, and erased ones.
+/// Users, direct conversations and groups, ticks, preferences, people who left; old messages in the
+/// archive, and erased ones.
 pub async fn fill(store: &EmbeddedStore) -> Vec<(ConversationId, &'static str)> {
     for name in PEOPLE {
         let display_name = Some(format!("{} of the town", name.to_uppercase()).into());

@@ -1,3 +1,5 @@
+//! Tests of the page reader, with pages that LMDB wrote and damaged copies of them.
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
