@@ -3,8 +3,8 @@
 // reached. The service worker does not handle calls of the API. The build fills in the version and
 // the files.
 
-const CACHE = "bluetick-edf42e900989";
-const FILES = ["/","/assets/icon.svg","/assets/index-CSh_tA3z.js","/assets/index-CO4odHu4.css","/assets/de-JJ5w_dGo.js","/assets/es-DK8zM1wI.js","/assets/on-demand-CwSj51u3.js"];
+const CACHE = "bluetick-eb37bc031b94";
+const FILES = ["/","/assets/icon.svg","/assets/index-DjYa7NTF.js","/assets/index-CO4odHu4.css","/assets/de-JJ5w_dGo.js","/assets/es-DK8zM1wI.js","/assets/on-demand-C3HR7E8S.js"];
 /** How long the page waits for the server before it comes from the cache. */
 const NETWORK_TIMEOUT_MS = 3_000;
 
