@@ -23,7 +23,7 @@ const ARCHIVED: [(&str, &str); 5] = [
     ("BLUETICK_ARCHIVE__AGE_SECONDS", "0"),
     ("BLUETICK_ARCHIVE__EVERY_SECONDS", "0"),
 ];
-const OFF_WARNING: &str = "the archive is off and has messages";
+const OFF_WARNING: &str = "archive disabled but it holds messages";
 
 /// A data directory and an archive directory beside it. Both are created readable by everybody.
 struct World {

@@ -13,7 +13,7 @@ async fn ask_bob(url: &str, directory: &str) -> Result<(), Box<dyn std::error::E
     let client = Client::start(settings, storage).await?;
 
     let bob = client.open_direct(&"bob".parse()?).await?;
-    bob.send("Lunch?").await?; // kept on disk when this returns, whether there is a network or not
+    bob.send("Lunch?").await?; // stored on disk when this returns, with or without a network
 
     let mut changes = client.changes();
     let is_read = || {
