@@ -408,12 +408,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent_with_itself() {
+    fn command_line_definition_passes_clap_assertions() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn every_command_has_a_help_with_an_example_of_itself() {
+    fn every_command_help_contains_an_example_of_that_command() {
         fn without_example(command: &mut clap::Command, path: &str, found: &mut Vec<String>) {
             let help = command.render_long_help().to_string();
             let examples = help.split_once("Example").map_or("", |(_, examples)| examples);
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_whole_numbers_with_a_unit() {
+    fn time_argument_requires_a_whole_number_with_a_known_unit() {
         for (text, seconds) in [("90s", 90), ("15m", 900), ("1h", 3600), ("7d", 604_800), ("30", 30)] {
             assert_eq!(parse_time(text), Ok(Duration::from_secs(seconds)), "{text}");
         }

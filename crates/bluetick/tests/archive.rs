@@ -21,7 +21,7 @@ fn shell() -> Shell {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_a_mistyped_one() {
+fn missing_data_directory_is_refused() {
     for arguments in [&["archive", "status"][..], &["archive", "run"], &["erase", "user", "alice", "--yes"]] {
         let shell = Shell::new();
         let sentence = shell.run(arguments).refused();
@@ -31,7 +31,7 @@ fn a_directory_that_is_not_there_is_a_mistyped_one() {
 }
 
 #[test]
-fn an_archive_that_is_off_says_so_and_how_to_switch_it_on() {
+fn disabled_archive_is_reported_with_the_setting_that_enables_it() {
     let shell = shell();
     let printed = shell.run(&["archive", "status"]).printed();
     assert!(
@@ -47,7 +47,7 @@ fn an_archive_that_is_off_says_so_and_how_to_switch_it_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_server_is_asked_instead() {
+async fn archive_command_uses_the_running_server() {
     let shell = Shell::new();
     let data_dir = shell.path("bluetick-data");
     std::fs::create_dir(&data_dir).unwrap();
@@ -61,7 +61,7 @@ async fn a_running_server_is_asked_instead() {
 }
 
 #[test]
-fn nothing_is_erased_without_a_word_of_consent() {
+fn erase_without_confirmation_deletes_nothing() {
     let shell = shell();
     for arguments in [&["erase", "user", "alice"][..], &["erase", "conversation", CONVERSATION]] {
         let sentence = shell.run(arguments).refused();
@@ -78,7 +78,7 @@ fn nothing_is_erased_without_a_word_of_consent() {
 }
 
 #[test]
-fn on_a_terminal_the_id_has_to_be_typed() {
+fn erase_on_a_terminal_requires_typing_the_id() {
     let shell = shell();
     let (pty, pts) = open().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_bluetick"))

@@ -77,7 +77,7 @@ async fn send_ten(server: &DynamoServer) -> ConversationId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_job_works_on_the_tables_themselves() {
+async fn every_archive_job_runs_on_the_fleet_tables() {
     let (server, redis) = (DynamoServer::shared().await, RedisServer::start());
     let shell = Shell::new();
     std::fs::create_dir(shell.path("objects")).unwrap();

@@ -103,7 +103,7 @@ fn acknowledged(logs: &[ClientLog]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_and_nothing_torn() {
+async fn backup_under_load_holds_all_earlier_acked_messages_and_no_partial_ones() {
     let shell = Shell::new();
     let live = shell.path("live");
     let server = launcher(&live).start().await;
@@ -180,7 +180,7 @@ async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_said_in_a_sentence() {
+async fn impossible_backup_or_restore_is_refused_with_a_reason() {
     let shell = Shell::new();
     let live = shell.path("live");
     let server = launcher(&live).start().await;
@@ -211,7 +211,7 @@ async fn what_cannot_be_done_is_said_in_a_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_holds_a_backup_without_the_keys() {
+async fn backup_in_a_bucket_excludes_the_keys() {
     let objects = S3Server::start(S3Kind::S3sFs).await;
     let shell = Shell::new();
     let live = shell.path("live");
@@ -259,7 +259,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cold_copy_put_back_and_declared_restored_has_another_epoch_and_all_messages() {
+async fn restored_cold_copy_has_a_new_epoch_and_all_messages() {
     let shell = Shell::new();
     let data_dir = shell.path("data");
     let launcher = launcher(&data_dir);

@@ -14,7 +14,7 @@ use migrate_kit::same::assert_same;
 use migrate_kit::{Desk, Hand, PEOPLE, THEN, direct, fill, message, open};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_answers_everything_as_the_server_did_that_it_replaces() {
+async fn migrated_fleet_answers_every_request_like_the_original_server() {
     let desk = Desk::new("whole_").await;
     let filled = fill(&desk.old()).await;
     desk.shell.file("old/token.key", "0123456789abcdef\n");
@@ -52,7 +52,7 @@ async fn a_fleet_answers_everything_as_the_server_did_that_it_replaces() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_run_only_compares_and_finds_what_somebody_has_changed() {
+async fn second_migration_run_only_compares_and_reports_changed_rows() {
     let desk = Desk::new("again_").await;
     let filled = fill(&desk.old()).await;
     desk.migrate(&[]).await.printed();
@@ -85,7 +85,7 @@ async fn a_second_run_only_compares_and_finds_what_somebody_has_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_killed_goes_on_where_it_was() {
+async fn killed_migration_run_resumes_from_its_progress() {
     let desk = Desk::new("kill_").await;
     let ids = talk(&desk, 60, 60).await;
     let rows = desk.rows().await;
@@ -113,7 +113,7 @@ async fn a_run_that_is_killed_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_that_was_served_between_two_runs_is_brought_up_to_date() {
+async fn messages_written_between_two_runs_are_copied_by_the_second() {
     let desk = Desk::new("between_").await;
     let filled = fill(&desk.old()).await;
     // Copy everything, then simulate a run that was stopped before it had compared.
@@ -135,7 +135,7 @@ async fn a_directory_that_was_served_between_two_runs_is_brought_up_to_date() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_holds_another_message_stops_the_copy_and_is_named() {
+async fn seq_with_another_message_in_the_fleet_stops_the_copy_and_is_reported() {
     let desk = Desk::new("taken_").await;
     let filled = fill(&desk.old()).await;
     desk.migrate(&[]).await.printed();
@@ -151,7 +151,7 @@ async fn a_place_that_holds_another_message_stops_the_copy_and_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_copied_from_or_into_is_a_sentence() {
+async fn invalid_migration_source_or_destination_is_refused_with_a_reason() {
     let desk = Desk::new("refuse_").await;
     let absent = desk.migrate(&[]).await.refused();
     assert!(absent.contains("old is no data directory"), "{absent}");
@@ -178,7 +178,7 @@ async fn what_cannot_be_copied_from_or_into_is_a_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_archive_nothing_is_copied() {
+async fn migration_without_the_archive_copies_nothing() {
     let desk = Desk::new("cold_").await;
     fill(&desk.old()).await;
     let settings = std::fs::read_to_string(desk.shell.path("bluetick.toml")).unwrap();
@@ -194,7 +194,7 @@ async fn without_its_archive_nothing_is_copied() {
 /// Measures the speed: `cargo test --release -p bluetick --test migrate -- --ignored --nocapture`.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "measures"]
-async fn a_hundred_thousand_messages() {
+async fn migration_of_a_hundred_thousand_messages_succeeds() {
     let desk = Desk::new("many_").await;
     talk(&desk, 1_000, 100).await;
     let began = Instant::now();

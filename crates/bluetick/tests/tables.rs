@@ -53,7 +53,7 @@ impl Desk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_are_made_once_and_found_right_then() {
+async fn tables_create_is_idempotent_and_passes_tables_check() {
     let desk = Desk::new("made_").await;
     let printed = desk.run(&["tables", "create"]).await.printed();
     assert_eq!(printed.lines().count(), 9, "{printed}");
@@ -66,7 +66,7 @@ async fn tables_are_made_once_and_found_right_then() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_tables_names_them_and_what_makes_them() {
+async fn server_without_tables_names_them_and_the_create_command() {
     let desk = Desk::new("none_").await;
     let outcome = desk.run(&["serve", "--listen", "127.0.0.1:0"]).await;
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
@@ -77,7 +77,7 @@ async fn a_server_without_tables_names_them_and_what_makes_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_or_unprotected_is_a_line_each_and_a_failure() {
+async fn missing_or_unprotected_tables_are_one_line_each_and_a_failure() {
     let desk = Desk::new("odd_").await;
     let missing = desk.run(&["tables", "check"]).await;
     assert_eq!(missing.code, 1);
@@ -97,7 +97,7 @@ async fn what_is_missing_or_unprotected_is_a_line_each_and_a_failure() {
 }
 
 #[test]
-fn the_embedded_store_has_no_tables_elsewhere_and_says_what_to_set() {
+fn tables_command_on_the_embedded_store_names_the_required_setting() {
     for arguments in [["tables", "create"], ["tables", "check"]] {
         let shell = Shell::new();
         let sentence = shell.run(&arguments).refused();
@@ -123,7 +123,7 @@ fn tables_check_reports_an_unreachable_engine_within_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_that_were_too_busy_for_one_partition_are_listed() {
+async fn hot_lists_conversations_too_busy_for_one_partition() {
     let desk = Desk::new("hot_").await;
     desk.run(&["tables", "create"]).await.printed();
     let none = desk.run(&["hot"]).await.printed();

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_have_no_problem_and_each_wrong_value_is_named() {
+    fn defaults_are_valid_and_each_invalid_value_is_reported_by_name() {
         assert_eq!(DynamoSettings::default().problem(), None);
         type Change = fn(&mut DynamoSettings);
         let wrong: [(&str, Change); 6] = [

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_is_done_how_far_how_fast_and_how_long_it_takes() {
+    fn progress_line_shows_task_progress_rate_and_remaining_time() {
         let after =
             |stage, done, total, seconds| line(stage, done, total, Duration::from_secs(seconds), Some(100));
         for (said, expected) in [
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_terminal_a_line_has_no_bar() {
+    fn progress_line_without_a_terminal_has_no_bar() {
         let ten = Duration::from_secs(10);
         let plain = |done, total| line(StageBody::Moving, done, total, ten, None);
         assert_eq!(plain(250, 1_000), "moving old messages: 25%, 250/1,000 conversations, 25/s, 30 s left");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_has_a_shorter_bar() {
+    fn narrow_terminal_gets_a_shorter_progress_bar() {
         let narrow = |columns| line(StageBody::Moving, 250, 1_000, Duration::from_secs(10), Some(columns));
         assert_eq!(
             narrow(80),

@@ -44,7 +44,7 @@ fn restore() -> Task {
 }
 
 #[test]
-fn a_job_is_begun_and_waited_for() {
+fn server_job_is_started_and_polled_until_it_ends() {
     let (desk, asked) = scripted(vec![
         (202, json!({"job_id": "7-1"})),
         (200, job(json!({}))),
@@ -61,7 +61,7 @@ fn a_job_is_begun_and_waited_for() {
 }
 
 #[test]
-fn a_job_that_fails_or_is_forgotten_is_a_failure() {
+fn failed_or_unknown_server_job_is_a_failure() {
     let begun = || (202, json!({"job_id": "7-1"}));
     for (answers, expected) in [
         (
@@ -83,7 +83,7 @@ fn a_job_that_fails_or_is_forgotten_is_a_failure() {
 }
 
 #[test]
-fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() {
+fn disabled_archive_or_wrong_admin_key_is_reported_as_a_settings_error() {
     for (answer, expected) in [
         ((409, refusal("archive_off", "the archive is off")), "in the running server, the archive is off"),
         (
@@ -101,7 +101,7 @@ fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() 
 }
 
 #[test]
-fn a_backup_waits_for_the_job_before_it() {
+fn backup_waits_until_the_running_job_ends() {
     let busy = || (409, refusal("archive_busy", "another job"));
     let report = json!({
         "place": "/safe", "accounts": 1, "conversations": 1, "messages": 7, "archived_messages": 0, "objects": 2,

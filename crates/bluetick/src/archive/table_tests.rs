@@ -27,7 +27,7 @@ fn job(error: Option<&str>, stage: Option<StageBody>) -> JobBody {
 }
 
 #[test]
-fn a_quiet_archive_is_a_few_lines() {
+fn archive_without_problems_prints_a_short_status() {
     let archive = ArchiveStatus {
         place: "directory /var/lib/bluetick/archive".into(),
         cold: COLD,
@@ -46,7 +46,7 @@ Last run       2026-01-01 00:00:00 UTC
 }
 
 #[test]
-fn an_archive_with_trouble_says_which() {
+fn archive_with_problems_prints_each_problem() {
     let archive = ArchiveStatus {
         place: "s3 chat/bluetick at http://127.0.0.1:9000".into(),
         hot_file_bytes: 50_331_648,
@@ -73,13 +73,13 @@ Last job       run, 2026-01-01 00:00:00 UTC, ended before it was done: the bucke
 }
 
 #[test]
-fn an_archive_that_is_off_says_how_to_switch_it_on() {
+fn disabled_archive_status_names_the_setting_that_enables_it() {
     let off = ArchiveBody::new(ArchiveStatus::default(), ArchiveCounters::default(), None, None);
     assert!(status(&off).starts_with("Archive        off (archive.engine in the settings)\n"));
 }
 
 #[test]
-fn a_run_tells_what_moved_and_the_bytes_before_and_after() {
+fn archive_run_report_shows_moved_messages_and_bytes_before_and_after() {
     let report = RunReport {
         conversations: 34,
         moved: COLD,
@@ -104,7 +104,7 @@ Took           3.2 s
 }
 
 #[test]
-fn what_was_verified_restored_or_erased_is_told() {
+fn verify_restore_and_erase_reports_show_their_counts() {
     let problems = vec!["segment a is gone".into(), "segment b has a wrong checksum".into()];
     let verify = VerifyReport { checked: COLD, problems, took: TOOK };
     assert_eq!(
@@ -130,7 +130,7 @@ Took           3.2 s
 }
 
 #[test]
-fn where_nothing_was_found_to_erase_that_is_said() {
+fn erase_report_without_matches_states_that_nothing_was_found() {
     let erase = |user_id: Option<&str>| {
         let request = ErasureRequest { user_id: user_id.map(str::to_owned), ..ErasureRequest::default() };
         reported(&Task::Erase(request), &EraseReport::default().into())

@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_of_a_user_leaves_its_directory_or_takes_anothers() {
+    fn user_directory_names_are_distinct_and_stay_inside_the_parent() {
         assert_eq!(below("../alice"), PathBuf::from("%2E%2E%2Falice"));
         assert_eq!(below("."), PathBuf::from("%2E"));
         assert_eq!(below("Alice"), PathBuf::from("%41lice"));

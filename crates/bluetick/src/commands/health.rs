@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_and_a_port_with_tls_or_without() {
+    fn listen_address_becomes_host_port_and_scheme() {
         for (url, server) in [
             ("http://127.0.0.1:8080", (false, "127.0.0.1:8080")),
             ("http://[::1]:80/", (false, "[::1]:80")),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_not_said_is_the_usual_one_and_any_free_one_cannot_be_asked() {
+    fn missing_port_uses_the_default_and_port_0_is_refused() {
         assert!(matches!(address("127.0.0.1:0", 80), Err(Failure::Usage(_))));
         assert_eq!(address("127.0.0.1", 80).unwrap().port(), 80);
         assert_eq!(address("[::1]", 443).unwrap().port(), 443);

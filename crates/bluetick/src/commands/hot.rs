@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn each_conversation_is_a_line_with_its_rate_partitions_and_epochs() {
+    fn hot_list_prints_one_line_per_conversation_with_rate_and_epochs() {
         let id = ConversationId::group([7; 15]);
         let busy =
             |rate| Busy { id, registry: registry(&[2, 5]), head: Seq::new(24_817), newest_at: None, rate };
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_epochs_the_newest_are_told() {
+    fn hot_list_with_many_epochs_shows_the_newest() {
         let numbers: Vec<u16> = (0..20).map(|number| 2 + number % 2).collect();
         let text = epochs(&registry(&numbers));
         assert!(

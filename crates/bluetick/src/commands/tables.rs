@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_does_not_know_is_told_and_no_failure() {
+    fn table_feature_unknown_to_the_engine_is_reported_without_failure() {
         let found = Findings { notes: vec!["table a: this engine has no x".into()], ..Findings::default() };
         assert_eq!(failed(&found), None);
         assert_eq!(told(&found), "table a: this engine has no x\nthe tables are as they must be\n");
     }
 
     #[test]
-    fn tables_that_are_wrong_or_unprotected_are_a_failure() {
+    fn wrong_or_unprotected_tables_are_a_failure() {
         let wrong = Findings { wrong: vec!["table a is missing".into()], ..Findings::default() };
         assert!(failed(&wrong).is_some_and(|said| said.contains("1 table wrong or missing")));
         let off = vec!["table a: x is off".into(), "table b: x is off".into()];

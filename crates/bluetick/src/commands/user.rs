@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generated_password_is_strong_and_new_each_time() {
+    fn generated_passwords_are_strong_and_distinct() {
         for min_bytes in [8, 30] {
             let rules = PasswordRules { min_bytes };
             let (one, other) = (generate(&SystemRandom, rules), generate(&SystemRandom, rules));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_name_is_trimmed_and_bounded() {
+    fn display_name_is_trimmed_and_its_length_is_limited() {
         assert_eq!(display_name("  Alice Liddell ").unwrap(), "Alice Liddell");
         for bad in ["", "   ", "a\u{7}b", &"x".repeat(129)] {
             assert!(display_name(bad).is_err(), "{bad:?}");

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_what_was_copied_and_what_came_of_the_comparison() {
+    fn migration_report_shows_copied_counts_and_comparison_result() {
         let compared = Comparison { rows: 1_234, ..Comparison::default() };
         let report = Report {
             people: 1,
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_listed_and_a_failure() {
+    fn migration_differences_are_listed_and_cause_failure() {
         let sentences = vec!["message 3 of conversation x is missing".to_owned()];
         let found = Comparison { rows: 5, differences: 1, sentences };
         let report = Report { comparison: Some(found), ..Report::default() };

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_write_them() {
+    fn numbers_accept_suffixes_and_separators() {
         for (text, number) in [
             ("100e9", 100e9),
             ("5m", 5e6),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_at_most_all() {
+    fn share_above_one_is_refused() {
         assert_eq!((share("0"), share("1"), share("0.25")), (Ok(0.0), Ok(1.0), Ok(0.25)));
         assert!(share("1.1").is_err() && share("-0.1").is_err());
     }

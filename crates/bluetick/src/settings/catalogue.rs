@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_has_its_sentence_and_every_sentence_its_setting() {
+    fn every_setting_has_exactly_one_description() {
         let known = all();
         let silent: Vec<&str> =
             known.iter().filter(|known| known.about.is_empty()).map(|known| known.key.as_str()).collect();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_and_secrets_are_never_shown_and_the_rest_is() {
+    fn secret_settings_are_masked_and_others_are_shown() {
         let secret: Vec<String> =
             all().into_iter().map(|known| known.key).filter(|key| is_secret(key)).collect();
         assert_eq!(secret, ["auth.hs256_secret", "admin.key", "store.redis.password"]);

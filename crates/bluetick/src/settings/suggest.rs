@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_of_another_kind_is_suggested_as_the_right_kind() {
+    fn value_of_wrong_type_is_suggested_in_the_right_type() {
         let text = |text: &str| Value::String(text.into());
         for (kind, given, expected) in [
             (Kind::Switch, text("Yes"), Some("true")),

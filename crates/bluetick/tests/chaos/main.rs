@@ -65,7 +65,7 @@ fn complaints(launcher: &Launcher) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_agree() {
+async fn chaos_on_one_server_leaves_every_device_complete_and_in_order() {
     let sizes = Sizes::from_environment();
     println!("{sizes}");
     let mut dice = Dice::new(sizes.seed);

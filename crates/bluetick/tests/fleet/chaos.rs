@@ -98,7 +98,7 @@ impl Fate<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_breaks_at_once_and_every_device_ends_with_the_history_in_order_and_once() {
+async fn everything_breaks_at_once_and_every_device_ends_complete_and_in_order() {
     let sizes = sizes();
     let mut redis = RedisServer::start();
     let ground = Ground::on(&redis).await;

@@ -26,7 +26,7 @@ pub async fn open(address: &str, token: &str, body: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_keys_that_one_node_made_are_those_of_all() {
+async fn keys_created_by_one_node_are_used_by_all_nodes() {
     let redis = RedisServer::start();
     let ground = Ground::on(&redis).await;
     let endpoint = ground.dynamo().endpoint();
@@ -41,7 +41,7 @@ async fn the_keys_that_one_node_made_are_those_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presence() {
+async fn three_users_on_three_nodes_get_messages_in_order_with_ticks_and_presence() {
     let redis = RedisServer::start();
     let fleet = Ground::on(&redis).await.fleet(3).await;
     let names = ["alice", "bob", "carol"];
@@ -126,7 +126,7 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn devices_that_wander_between_three_nodes_end_complete() {
+async fn devices_that_change_nodes_end_with_complete_histories() {
     let redis = RedisServer::start();
     let mut fleet = Ground::on(&redis).await.fleet(3).await;
     let crowd = Crowd::gather(&fleet, sizes(6)).await;

@@ -26,7 +26,7 @@ async fn counts(fleet: &Fleet, number: usize, living: u64) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_killed_in_the_middle_of_traffic_and_its_clients_go_on_elsewhere() {
+async fn clients_of_a_killed_node_continue_on_other_nodes() {
     let redis = RedisServer::start();
     let mut fleet = Ground::on(&redis).await.fleet(3).await;
     let crowd = Crowd::gather(&fleet, sizes(20)).await;
@@ -51,7 +51,7 @@ async fn a_node_is_killed_in_the_middle_of_traffic_and_its_clients_go_on_elsewhe
 /// Restarts every node in turn; only the servers close connections. `BLUETICK_BLESS` writes the
 /// graph to the documents.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_restart_under_load_loses_nothing_and_sends_everybody_away_spread_over_time() {
+async fn rolling_restart_under_load_loses_nothing_and_spreads_reconnects() {
     let redis = RedisServer::start();
     let mut fleet = Ground::on(&redis).await.fleet(3).await;
     let mut crowd = Crowd::gather(&fleet, sizes(20)).await;

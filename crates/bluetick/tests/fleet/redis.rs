@@ -49,7 +49,7 @@ async fn while_away(fleet: &Fleet, meter: &Meter, what: &str, time: Duration, ba
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_is_emptied_dies_and_stops_while_everybody_talks() {
+async fn redis_flush_crash_and_pause_under_load_lose_nothing() {
     let mut redis = RedisServer::start();
     let mut fleet = Ground::on(&redis).await.fleet(2).await;
     let crowd = Crowd::gather(&fleet, sizes(30)).await;
@@ -71,7 +71,7 @@ async fn redis_is_emptied_dies_and_stops_while_everybody_talks() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_of_a_cluster_dies_with_a_busy_conversation() {
+async fn redis_cluster_primary_failure_under_load_loses_nothing() {
     let mut redis = block_in_place(RedisCluster::start);
     let mut fleet = Ground::on_cluster(&redis).await.fleet(2).await;
     let crowd = Crowd::gather(&fleet, sizes(15)).await;
@@ -93,7 +93,7 @@ async fn a_primary_of_a_cluster_dies_with_a_busy_conversation() {
 const SET_BACK: u64 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_that_is_set_back_by_a_thousand_overwrites_nothing() {
+async fn counter_set_back_by_a_thousand_overwrites_no_message() {
     let redis = RedisServer::start();
     let fleet = Ground::on(&redis).await.fleet(2).await;
     let names = ["alice", "bob", "carol", "dave"];

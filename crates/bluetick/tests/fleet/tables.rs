@@ -24,7 +24,7 @@ pub async fn fleet_behind_proxies(ground: &Ground, nodes: usize, seed: u64) -> (
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tables_throttle_fail_lose_answers_and_are_slow_while_everybody_talks() {
+async fn table_throttling_errors_and_delays_under_load_lose_nothing() {
     let redis = RedisServer::start();
     let ground = Ground::on(&redis).await;
     let sizes = sizes(20);
