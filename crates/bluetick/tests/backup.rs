@@ -54,15 +54,15 @@ async fn open(address: &str, token: &str, body: Value) -> String {
 }
 
 /// A load of senders in one group and in pairs. They send until they are stopped.
-struct Crowd {
+struct ClientLoad {
     announce: watch::Sender<Situation>,
     senders: JoinSet<ClientLog>,
 }
 
-impl Crowd {
+impl ClientLoad {
     /// Starts the senders. `name` prefixes their message ids, so that several loads can use the
     /// same conversations in sequence.
-    fn talk(name: &str, address: &str, people: &[(String, String, Vec<String>)]) -> Crowd {
+    fn talk(name: &str, address: &str, people: &[(String, String, Vec<String>)]) -> ClientLoad {
         let (announce, situation) = watch::channel(Situation::default());
         announce.send_modify(|now| now.addresses = vec![address.to_owned()]);
         let mut senders = JoinSet::new();
@@ -77,7 +77,7 @@ impl Crowd {
             let (user, situation) = (user.clone(), situation.clone());
             senders.spawn(async move { ClientLog { sender: user, ..sender.run(situation).await } });
         }
-        Crowd { announce, senders }
+        ClientLoad { announce, senders }
     }
 
     async fn end(self) -> Vec<ClientLog> {
@@ -123,12 +123,12 @@ async fn backup_under_load_holds_all_earlier_acked_messages_and_no_partial_ones(
     }
 
     // All of this is acknowledged before the first backup begins.
-    let before = Crowd::talk("before", &address, &people);
+    let before = ClientLoad::talk("before", &address, &people);
     while history(&address, &tokens[0], &group).await.len() < 200 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = before.end().await;
-    let during = Crowd::talk("during", &address, &people);
+    let during = ClientLoad::talk("during", &address, &people);
     let mut backups = Vec::new();
     for number in 0..3 {
         let to = format!("backup-{number}");
@@ -161,7 +161,7 @@ async fn backup_under_load_holds_all_earlier_acked_messages_and_no_partial_ones(
         assert_eq!(json!(messages), report["messages"]);
         assert!(epoch(&server.address, &tokens[0]).await.unwrap() > old_epoch);
         let in_group = history(&server.address, &tokens[0], &group).await.len();
-        let after = Crowd::talk("after", &server.address, &people);
+        let after = ClientLoad::talk("after", &server.address, &people);
         while history(&server.address, &tokens[0], &group).await.len() < in_group + 20 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -13,21 +13,21 @@ use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 use crate::store::{CannotOpen, OpenStore};
 
-pub struct StoreDesk {
+pub struct LocalArchive {
     runtime: Runtime,
     store: Arc<dyn Store>,
     archive: Arc<dyn Archive>,
 }
 
-impl StoreDesk {
-    pub fn open(settings: &Settings) -> Result<StoreDesk, CannotOpen> {
+impl LocalArchive {
+    pub fn open(settings: &Settings) -> Result<LocalArchive, CannotOpen> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("a process can start a thread");
         let open = OpenStore::open(settings, None, Arc::new(NoObserver), runtime.handle())?;
-        Ok(StoreDesk { runtime, store: open.store(), archive: open.archive() })
+        Ok(LocalArchive { runtime, store: open.store(), archive: open.archive() })
     }
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {

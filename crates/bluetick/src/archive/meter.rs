@@ -22,14 +22,14 @@ const USUAL_COLUMNS: usize = 80;
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ProgressStyle {
     Bar,
     Lines,
     Silent,
 }
 
 pub struct Meter {
-    way: Way,
+    style: ProgressStyle,
     drawn: Mutex<Drawn>,
 }
 
@@ -45,12 +45,12 @@ struct Drawn {
 impl Meter {
     /// Draws a bar on a terminal. Elsewhere it prints lines, or nothing if `is_quiet` is set.
     pub fn new(is_quiet: bool) -> Meter {
-        let way = match (io::stderr().is_terminal(), is_quiet) {
-            (true, _) => Way::Bar,
-            (false, false) => Way::Lines,
-            (false, true) => Way::Silent,
+        let style = match (io::stderr().is_terminal(), is_quiet) {
+            (true, _) => ProgressStyle::Bar,
+            (false, false) => ProgressStyle::Lines,
+            (false, true) => ProgressStyle::Silent,
         };
-        Meter { way, drawn: Mutex::default() }
+        Meter { style, drawn: Mutex::default() }
     }
 
     pub fn advanced_to(&self, stage: StageBody, done: u64, total: u64) {
@@ -65,23 +65,23 @@ impl Meter {
                 now
             }
         };
-        let pause = if self.way == Way::Bar { REDRAW_EVERY } else { LINE_EVERY };
+        let pause = if self.style == ProgressStyle::Bar { REDRAW_EVERY } else { LINE_EVERY };
         if drawn.at.is_some_and(|at| now - at < pause) {
             return;
         }
         drawn.at = Some(now);
-        let columns = (self.way == Way::Bar).then(columns);
+        let columns = (self.style == ProgressStyle::Bar).then(columns);
         let text = line(stage, done, total, now - began, columns);
         // The job continues if standard error is closed.
-        let _unread = match self.way {
-            Way::Bar => {
+        let _unread = match self.style {
+            ProgressStyle::Bar => {
                 drawn.is_on_screen = true;
                 let room = columns.unwrap_or(USUAL_COLUMNS).saturating_sub(1);
                 let text: String = text.chars().take(room).collect();
                 write!(io::stderr(), "\r\x1b[K{text}")
             }
-            Way::Lines => writeln!(io::stderr(), "bluetick: {text}"),
-            Way::Silent => Ok(()),
+            ProgressStyle::Lines => writeln!(io::stderr(), "bluetick: {text}"),
+            ProgressStyle::Silent => Ok(()),
         };
     }
 

@@ -26,13 +26,13 @@ enum Begun {
     NotYet(Failure),
 }
 
-pub struct ServerDesk {
+pub struct RemoteArchive {
     server: RunningServer,
 }
 
-impl ServerDesk {
-    pub fn open(settings: &Settings, address: SocketAddr) -> Result<ServerDesk, Failure> {
-        Ok(ServerDesk { server: RunningServer::open(settings, address)? })
+impl RemoteArchive {
+    pub fn open(settings: &Settings, address: SocketAddr) -> Result<RemoteArchive, Failure> {
+        Ok(RemoteArchive { server: RunningServer::open(settings, address)? })
     }
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {

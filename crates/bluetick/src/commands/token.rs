@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::preflight;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
-use crate::users::UserBook;
+use crate::users::UserClient;
 
 /// File in the data directory with the key that signs tokens.
 pub const TOKEN_KEY: &str = "token.key";
@@ -35,14 +35,14 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
         )));
     }
     // Check before creating a key: a server that uses the directory may have another one.
-    let book = match was_there || settings.store.engine == Engine::DynamoDb {
-        true => Some(UserBook::open(&settings)?),
+    let client = match was_there || settings.store.engine == Engine::DynamoDb {
+        true => Some(UserClient::open(&settings)?),
         false => None,
     };
-    let token = match book {
-        Some(book) => {
-            let minted = mint(arguments, &settings, &book);
-            book.close();
+    let token = match client {
+        Some(client) => {
+            let minted = mint(arguments, &settings, &client);
+            client.close();
             minted?
         }
         None => mint_at_a_new_place(arguments, &settings)?,
@@ -56,9 +56,9 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     print(&format!("{token}\n"))
 }
 
-fn mint(arguments: &TokenArgs, settings: &Settings, book: &UserBook) -> Result<String, Failure> {
+fn mint(arguments: &TokenArgs, settings: &Settings, client: &UserClient) -> Result<String, Failure> {
     let ttl = ttl(arguments, settings);
-    book.mint(&arguments.name, ttl, || sign(arguments, settings))
+    client.mint(&arguments.name, ttl, || sign(arguments, settings))
 }
 
 /// Handles a missing data directory: creates it with its own key. With a secret shared with the
@@ -72,9 +72,9 @@ fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<Str
             settings.store.data_dir.display()
         )));
     }
-    let book = UserBook::open(settings)?;
-    let minted = book.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
-    book.close();
+    let client = UserClient::open(settings)?;
+    let minted = client.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
+    client.close();
     minted
 }
 

@@ -15,7 +15,7 @@ use crate::figures::utc;
 use crate::output::print;
 use crate::prompt::ask_password;
 use crate::settings::{Inputs, Loaded, Settings};
-use crate::users::{NewUser, ShownUser, UserBook};
+use crate::users::{NewUser, ShownUser, UserClient};
 
 pub fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
@@ -31,7 +31,7 @@ fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
     let display_name = arguments.display_name.as_deref().map(display_name).transpose()?;
     let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
     let user = NewUser { id: arguments.name.clone(), display_name, password: password.text.clone() };
-    with(UserBook::open(&settings)?, |book| book.add(&user))?;
+    with(UserClient::open(&settings)?, |client| client.add(&user))?;
     eprintln!("bluetick: made user {}", arguments.name);
     password.print_if_generated()
 }
@@ -39,21 +39,23 @@ fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
 fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
     let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
-    with(UserBook::open_existing(&settings)?, |book| book.set_password(&arguments.name, &password.text))?;
+    with(UserClient::open_existing(&settings)?, |client| {
+        client.set_password(&arguments.name, &password.text)
+    })?;
     eprintln!("bluetick: {} has a new password", arguments.name);
     password.print_if_generated()
 }
 
 fn revoke(arguments: &UserRevokeArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
-    with(UserBook::open_existing(&settings)?, |book| book.revoke(&arguments.name))?;
+    with(UserClient::open_existing(&settings)?, |client| client.revoke(&arguments.name))?;
     eprintln!("bluetick: {} is logged out everywhere", arguments.name);
     Ok(())
 }
 
 fn show(arguments: &UserShowArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
-    let user = with(UserBook::open_existing(&settings)?, |book| book.show(&arguments.name))?;
+    let user = with(UserClient::open_existing(&settings)?, |client| client.show(&arguments.name))?;
     print(&described(&user))
 }
 
@@ -62,9 +64,9 @@ fn settings(places: &Places) -> Result<Settings, Failure> {
 }
 
 /// Closes the store even if `act` fails.
-fn with<T>(book: UserBook, act: impl FnOnce(&UserBook) -> Result<T, Failure>) -> Result<T, Failure> {
-    let done = act(&book);
-    book.close();
+fn with<T>(client: UserClient, act: impl FnOnce(&UserClient) -> Result<T, Failure>) -> Result<T, Failure> {
+    let done = act(&client);
+    client.close();
     done
 }
 

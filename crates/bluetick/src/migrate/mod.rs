@@ -7,7 +7,7 @@
 mod meter;
 mod report;
 mod source;
-mod walk;
+mod store_copy;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use bluetick_store_embedded::export::Inventory;
 
 use self::meter::{Meter, Stage, Tally};
 pub use self::report::Report;
-use self::walk::Walk;
+use self::store_copy::StoreCopy;
 use crate::failure::Failure;
 use crate::fleet_keys;
 use crate::settings::Settings;
@@ -81,12 +81,12 @@ async fn migrate(
             inventory.epoch.get()
         ));
     }
-    let walk = Walk { store, importer: &importer, tally, may_replace: marker.began_vacant };
+    let store_copy = StoreCopy { store, importer: &importer, tally, may_replace: marker.began_vacant };
     if let Some(at) = marker.finished_at {
         report.was_finished_at = Some(at);
     } else {
         tally.begin(Stage::Copying, &inventory, &marker);
-        walk.copy(&mut marker).await?;
+        store_copy.copy(&mut marker).await?;
         share_keys(plan, &importer, &mut report).await?;
         report.written = tally.written();
         report.were_there = tally.were_there();
@@ -97,7 +97,7 @@ async fn migrate(
     if plan.verifies {
         meter.clear();
         tally.begin(Stage::Comparing, &inventory, &marker.instead("", 0, false));
-        report.comparison = Some(walk.compare().await?);
+        report.comparison = Some(store_copy.compare().await?);
     }
     let is_right = report.comparison.as_ref().is_none_or(|found| found.differences == 0);
     if is_right && marker.finished_at.is_none() {

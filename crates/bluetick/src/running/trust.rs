@@ -36,7 +36,7 @@ pub fn certificate_in(certificate_file: &Path) -> Result<CertificateDer<'static>
 
 fn by_sight(known: Option<Vec<CertificateDer<'static>>>) -> Result<Arc<ClientConfig>, Failure> {
     let provider = ring::default_provider();
-    let verifier = BySight { known, algorithms: provider.signature_verification_algorithms };
+    let verifier = PinnedCertificates { known, algorithms: provider.signature_verification_algorithms };
     let config = with(provider)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     Ok(Arc::new(config.with_no_client_auth()))
 }
@@ -61,13 +61,13 @@ fn with(
 }
 
 #[derive(Debug)]
-struct BySight {
+struct PinnedCertificates {
     /// The accepted certificates. `None` accepts any.
     known: Option<Vec<CertificateDer<'static>>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for BySight {
+impl ServerCertVerifier for PinnedCertificates {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bluetick_fleet_settings::masked;
 use toml::Value;
 
-use super::catalogue::{self, Known};
+use super::catalogue::{self, SettingInfo};
 use super::layers::Loaded;
 
 const MASK: &str = "\"***\"";
@@ -40,7 +40,7 @@ impl Loaded {
         all.into()
     }
 
-    fn line(&self, known: &Known) -> String {
+    fn line(&self, known: &SettingInfo) -> String {
         let name = known.name();
         let value: Option<&Value> = self.given(&known.key).map(|(value, _)| value).or(known.default.as_ref());
         match value {

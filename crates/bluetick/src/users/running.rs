@@ -11,13 +11,13 @@ use crate::failure::Failure;
 use crate::running::{Answer, RunningServer, refused};
 use crate::settings::Settings;
 
-pub struct ServerBook {
+pub struct RemoteUsers {
     server: RunningServer,
 }
 
-impl ServerBook {
-    pub fn open(settings: &Settings, address: SocketAddr) -> Result<ServerBook, Failure> {
-        Ok(ServerBook { server: RunningServer::open(settings, address)? })
+impl RemoteUsers {
+    pub fn open(settings: &Settings, address: SocketAddr) -> Result<RemoteUsers, Failure> {
+        Ok(RemoteUsers { server: RunningServer::open(settings, address)? })
     }
 
     pub fn add(&self, user: &NewUser) -> Result<(), Failure> {

@@ -12,8 +12,8 @@ use bluetick_testkit::redis::RedisServer;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 
-use crate::ground::Ground;
-use crate::load::{Crowd, measure};
+use crate::dependencies::FleetDependencies;
+use crate::load::{Load, measure};
 use crate::tables::fleet_behind_proxies;
 
 const NODES: usize = 3;
@@ -101,12 +101,12 @@ impl Fate<'_> {
 async fn everything_breaks_at_once_and_every_device_ends_complete_and_in_order() {
     let sizes = sizes();
     let mut redis = RedisServer::start();
-    let ground = Ground::on(&redis).await;
-    let (mut fleet, proxies) = fleet_behind_proxies(&ground, NODES, sizes.seed).await;
-    let crowd = Crowd::gather(&fleet, sizes).await;
+    let dependencies = FleetDependencies::on(&redis).await;
+    let (mut fleet, proxies) = fleet_behind_proxies(&dependencies, NODES, sizes.seed).await;
+    let load = Load::connect(&fleet, sizes).await;
     let mut fate = Fate { dice: Dice::new(sizes.seed ^ 0xFA7E), redis: &mut redis, proxies: &proxies };
-    let verdict = crowd
-        .storm(&mut fleet, async |fleet, meter| {
+    let verdict = load
+        .run_with_faults(&mut fleet, async |fleet, meter| {
             let end = Instant::now() + Duration::from_secs(sizes.seconds);
             let mut strikes = 0;
             while Instant::now() < end {

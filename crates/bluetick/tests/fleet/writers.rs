@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::chat::{mint, open};
-use crate::ground::Ground;
+use crate::dependencies::FleetDependencies;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,11 +32,11 @@ struct Scene {
 impl Scene {
     async fn set_up() -> Scene {
         let redis = RedisServer::start();
-        let ground = Ground::on(&redis).await;
-        let proxy = DynamoProxy::start(ground.dynamo().address(), 1).await;
-        let endpoints = [proxy.endpoint(), ground.dynamo().endpoint()];
+        let dependencies = FleetDependencies::on(&redis).await;
+        let proxy = DynamoProxy::start(dependencies.dynamo().address(), 1).await;
+        let endpoints = [proxy.endpoint(), dependencies.dynamo().endpoint()];
         let fleet = Fleet::start(2, |number, data_dir| {
-            ground
+            dependencies
                 .launcher(data_dir, &endpoints[number])
                 .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
                 // Make one attempt only, so that a delayed write stays late.
