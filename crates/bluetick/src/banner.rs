@@ -29,7 +29,7 @@ impl Banner<'_> {
             version = env!("CARGO_PKG_VERSION"),
         );
         if self.mints {
-            text += "\nMake a first user:\n";
+            text += "\nCreate the first user:\n";
             if self.signup {
                 text += &format!(
                     "  curl {url}/v1/signup -H 'content-type: application/json' \\\n    \

@@ -25,7 +25,7 @@ fn missing_data_directory_is_refused() {
     for arguments in [&["archive", "status"][..], &["archive", "run"], &["erase", "user", "alice", "--yes"]] {
         let shell = Shell::new();
         let sentence = shell.run(arguments).refused();
-        assert!(sentence.contains("there is no data directory"), "{sentence}");
+        assert!(sentence.contains("data directory") && sentence.contains("does not exist"), "{sentence}");
         assert!(!shell.path("bluetick-data").exists());
     }
 }
@@ -35,7 +35,7 @@ fn disabled_archive_is_reported_with_the_setting_that_enables_it() {
     let shell = shell();
     let printed = shell.run(&["archive", "status"]).printed();
     assert!(
-        printed.starts_with("Archive        off (archive.engine in the settings)\nIn it          nothing\n")
+        printed.starts_with("Archive        off (archive.engine in the settings)\nArchived       nothing\n")
     );
     let json: Value = serde_json::from_str(&shell.run(&["archive", "status", "--json"]).printed()).unwrap();
     assert_eq!((&json["engine_on"], &json["job"]), (&Value::Bool(false), &Value::Null));
@@ -94,7 +94,7 @@ fn erase_on_a_terminal_requires_typing_the_id() {
     while let Ok(count @ 1..) = (&pty).read(&mut buffer) {
         seen.extend_from_slice(&buffer[..count]);
         // Type only after the prompt: earlier input would be echoed into the middle of it.
-        if !is_asked && String::from_utf8_lossy(&seen).contains("to go on: ") {
+        if !is_asked && String::from_utf8_lossy(&seen).contains("to continue: ") {
             is_asked = true;
             (&pty).write_all(b"alicia\n").unwrap();
         }
@@ -102,6 +102,6 @@ fn erase_on_a_terminal_requires_typing_the_id() {
     assert_eq!(child.wait().unwrap().code(), Some(2));
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.contains("This deletes every message alice wrote, in all conversations"), "{seen}");
-    assert!(seen.contains("This cannot be undone. Type the id to go on: "), "{seen}");
+    assert!(seen.contains("This cannot be undone. Type the id to continue: "), "{seen}");
     assert!(seen.contains("nothing was erased"), "{seen}");
 }

@@ -281,5 +281,5 @@ async fn image_health_check_succeeds_with_a_ready_server_and_fails_without() {
     server.kill().await;
     let outcome = shell.run(&["health", "--url", &url]);
     assert_eq!(outcome.code, 1);
-    assert!(outcome.stderr.contains("nobody answers on"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("no server answers on"), "{}", outcome.stderr);
 }

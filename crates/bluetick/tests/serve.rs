@@ -158,7 +158,7 @@ fn user_created_offline_can_log_in_later() {
 fn user_show_in_a_missing_directory_creates_nothing() {
     let shell = Shell::new();
     let sentence = shell.run(&["user", "show", "alice", "--data-dir", "dta"]).refused();
-    assert_eq!(sentence, "bluetick: there is no data directory dta\n");
+    assert_eq!(sentence, "bluetick: the data directory dta does not exist\n");
     assert!(!shell.path("dta").exists());
 }
 
@@ -243,7 +243,7 @@ fn second_signal_stops_immediately() {
     server.signal(Signal::TERM);
     let (status, log) = server.ended();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("stopped at once"), "{log}");
+    assert!(log.contains("stopped immediately"), "{log}");
 }
 
 #[test]

@@ -297,10 +297,10 @@ async fn local_commands_reach_a_tls_server_through_its_settings() {
     let der = "x509 -in two.pem -outform der -out bluetick-data/certificate.der";
     openssl(shell.directory.path(), der);
     let other = run(&["user", "show", "carol"], &[]);
-    assert!(other.code == 1 && other.stderr.contains("it shows another certificate"), "{}", other.stderr);
+    assert!(other.code == 1 && other.stderr.contains("it presents another certificate"), "{}", other.stderr);
     fs::remove_file(shell.path("bluetick-data/certificate.der")).unwrap();
     let without = run(&["user", "show", "carol"], &[]);
-    assert!(without.code == 1 && without.stderr.contains("it speaks TLS"), "{}", without.stderr);
+    assert!(without.code == 1 && without.stderr.contains("the server uses TLS"), "{}", without.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]

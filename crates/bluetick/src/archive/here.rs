@@ -44,7 +44,7 @@ impl LocalArchive {
             let done = tokio::select! {
                 done = &mut work => done,
                 _signal = stop.next() => {
-                    meter.say("stopping; once more stops at once");
+                    meter.say("stopping; a second signal stops immediately");
                     tokio::select! {
                         // Closing the store ends the job.
                         (done, ()) = async { tokio::join!(&mut work, self.store.close()) } => done,
@@ -91,7 +91,7 @@ fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Off | ArchiveError::Refused(_) => Failure::usage(error),
         ArchiveError::Stopped => {
-            Failure::failed("stopped; what was done so far stays, and the same command goes on from there")
+            Failure::failed("stopped; completed work stays, and the same command continues from there")
         }
         other => Failure::failed(other),
     }

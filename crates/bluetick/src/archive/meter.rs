@@ -127,7 +127,7 @@ fn words(stage: StageBody) -> (&'static str, &'static str) {
     match stage {
         StageBody::Moving => ("moving old messages", "conversations"),
         StageBody::Sweeping => ("sweeping up", "objects"),
-        StageBody::Compacting => ("giving space back", ""),
+        StageBody::Compacting => ("returning space", ""),
         StageBody::Verifying => ("reading segments", "segments"),
         StageBody::Restoring => ("bringing back", "segments"),
         StageBody::Erasing => ("erasing", "conversations"),
@@ -183,7 +183,7 @@ mod tests {
             ),
             (
                 after(StageBody::Compacting, 5_000_000, 5_000_000, 2),
-                "giving space back [########################] 5.0 MB/5.0 MB  2.5 MB/s",
+                "returning space [########################] 5.0 MB/5.0 MB  2.5 MB/s",
             ),
             (
                 after(StageBody::Verifying, 7, 5, 0),

@@ -62,7 +62,7 @@ impl ArchiveClient {
     pub fn open(settings: &Settings) -> Result<ArchiveClient, Failure> {
         let data_dir = &settings.store.data_dir;
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
-            return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
+            return Err(Failure::usage(format!("the data directory {} does not exist", data_dir.display())));
         }
         if settings.store.engine == Engine::DynamoDb
             && let Some(directory) = settings.missing_archive()

@@ -1,3 +1,5 @@
+//! Tests of archive jobs on a running server, with a fake HTTP server.
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;

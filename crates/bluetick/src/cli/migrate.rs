@@ -13,7 +13,7 @@ pub struct MigrateArgs {
     /// The data directory to copy; no server may use it
     #[arg(long, value_name = "DIR")]
     pub from: PathBuf,
-    /// The settings file of the fleet [default: $BLUETICK_CONFIG, or ./bluetick.toml if there is one]
+    /// The settings file of the fleet [default: $BLUETICK_CONFIG, or ./bluetick.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The settings file of the source server, if its archive differs from the fleet's

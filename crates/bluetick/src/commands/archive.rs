@@ -52,11 +52,11 @@ pub fn carry_out_unjudged(task: &Task, places: &Places, output: OutputArgs) -> R
 pub fn judge(report: &ReportBody) -> Result<(), Failure> {
     match report {
         ReportBody::Verify(report) if report.problem_count > 0 => Err(Failure::failed(format!(
-            "the archive is not as it should be: {}",
+            "the archive has problems: {}",
             counted(report.problem_count, "problem")
         ))),
         ReportBody::Backup(report) if report.damaged_rows > 0 => Err(Failure::failed(format!(
-            "the backup is whole, but {} of the store were damaged before; `bluetick check` names them",
+            "the backup is complete, but {} of the store were already damaged; `bluetick check` lists them",
             counted(report.damaged_rows, "row")
         ))),
         _ => Ok(()),

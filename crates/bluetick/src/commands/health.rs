@@ -26,12 +26,12 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     };
     let answer = client
         .call("GET", "/readyz", None)
-        .map_err(|error| Failure::failed(format!("nobody answers on {}: {error}", client.address())))?;
+        .map_err(|error| Failure::failed(format!("no server answers on {}: {error}", client.address())))?;
     if answer.status == 200 {
         return Ok(());
     }
-    let reason = answer.body["reason"].as_str().unwrap_or("it gives no reason");
-    Err(Failure::failed(format!("the server on {} takes no work: {reason}", client.address())))
+    let reason = answer.body["reason"].as_str().unwrap_or("no reason given");
+    Err(Failure::failed(format!("the server on {} does not accept requests: {reason}", client.address())))
 }
 
 /// A client for `url`. With https, the root certificates of this machine must verify the server.
@@ -69,14 +69,14 @@ fn address(server: &str, usual_port: u16) -> Result<SocketAddr, Failure> {
     let named = if has_port { server.to_owned() } else { format!("{server}:{usual_port}") };
     let found = named
         .to_socket_addrs()
-        .map_err(|error| Failure::failed(format!("there is no address for {named}: {error}")))?
+        .map_err(|error| Failure::failed(format!("cannot resolve {named}: {error}")))?
         .next();
     match found {
         Some(address) if address.port() == 0 => {
-            Err(Failure::usage("the server listens on any free port (server.listen): say which with --url"))
+            Err(Failure::usage("server.listen has port 0 (any free port); pass the actual port with --url"))
         }
         Some(address) => Ok(address),
-        None => Err(Failure::failed(format!("there is no address for {named}"))),
+        None => Err(Failure::failed(format!("cannot resolve {named}"))),
     }
 }
 

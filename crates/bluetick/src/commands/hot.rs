@@ -32,7 +32,7 @@ async fn list(settings: &DynamoSettings) -> Result<Vec<Busy>, StoreError> {
 
 fn told(listed: &[Busy]) -> String {
     if listed.is_empty() {
-        return "no conversation was ever too busy for one partition\n".to_owned();
+        return "no conversation has ever been too busy for one partition\n".to_owned();
     }
     let mut text = format!(
         "{:<26} {:>10} {:>10} {:>14}  epochs\n",
@@ -55,7 +55,7 @@ fn epochs(registry: &Registry) -> String {
     let told: Vec<_> = told.collect();
     match skipped {
         0 => told.join(", "),
-        _ => format!("{} before, {}", count(skipped as u64), told.join(", ")),
+        _ => format!("{} earlier, {}", count(skipped as u64), told.join(", ")),
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
             format!("{id}       3,912          5         24,817  2 from 1,025, 5 from 2,049")
         );
         assert!(lines[2].contains(" - "), "{text}");
-        assert_eq!(told(&[]), "no conversation was ever too busy for one partition\n");
+        assert_eq!(told(&[]), "no conversation has ever been too busy for one partition\n");
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         let numbers: Vec<u16> = (0..20).map(|number| 2 + number % 2).collect();
         let text = epochs(&registry(&numbers));
         assert!(
-            text.starts_with("14 before, 2 from ") && text.matches(" from ").count() == EPOCHS_TOLD,
+            text.starts_with("14 earlier, 2 from ") && text.matches(" from ").count() == EPOCHS_TOLD,
             "{text}"
         );
     }

@@ -1,5 +1,5 @@
-//! `bluetick token`: reserves a name and signs a token for it, through the server that uses the data
-//! directory or without one.
+//! `bluetick token`: reserves a name and signs a token for it, through the server that uses the
+//! data directory or without one.
 
 use std::time::Duration;
 

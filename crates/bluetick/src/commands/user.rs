@@ -32,7 +32,7 @@ fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
     let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
     let user = NewUser { id: arguments.name.clone(), display_name, password: password.text.clone() };
     with(UserClient::open(&settings)?, |client| client.add(&user))?;
-    eprintln!("bluetick: made user {}", arguments.name);
+    eprintln!("bluetick: created user {}", arguments.name);
     password.print_if_generated()
 }
 
@@ -77,7 +77,7 @@ fn display_name(text: &str) -> Result<String, Failure> {
     if !length_fits || name.chars().any(char::is_control) {
         let most = User::DISPLAY_NAME_MAX_BYTES;
         return Err(Failure::usage(format!(
-            "--display-name has 1 to {most} bytes and no control characters"
+            "--display-name must have 1 to {most} bytes and no control characters"
         )));
     }
     Ok(name.into())
@@ -106,12 +106,12 @@ fn password_for(user: &UserId, arguments: PasswordArgs, rules: PasswordRules) ->
         line.trim_end_matches(['\r', '\n']).to_owned()
     } else if io::stdin().is_terminal() {
         let first = ask_password(&format!("Password for {user}: "))?;
-        if ask_password("The same again: ")? != first {
+        if ask_password("Repeat the password: ")? != first {
             return Err(Failure::usage("the two passwords differ"));
         }
         first
     } else {
-        let advice = "use --password-stdin or --generate where there is no terminal to ask on";
+        let advice = "use --password-stdin or --generate without a terminal";
         return Err(Failure::usage(format!("no password was given; {advice}")));
     };
     rules.check(user.as_str(), &text).map_err(Failure::usage)?;

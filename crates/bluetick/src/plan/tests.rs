@@ -130,8 +130,8 @@ fn receipt_is_three_redis_commands_one_stream_entry_and_four_row_reads() {
     nearly(read(&plan, "before a mark"), 2.0 * 4.0);
 }
 
-/// As measured (docs/explanation/fleet.md): 21 round trips for a page of 20 conversations. A reconnect takes
-/// one per conversation.
+/// As measured (docs/explanation/fleet.md): 21 round trips for a page of 20 conversations. A
+/// reconnect takes one per conversation.
 #[test]
 fn app_start_reads_each_listed_and_each_changed_conversation() {
     let flags = "--messages-per-day 1m --users 1m --opens-per-day 1 --conversations-behind 20";

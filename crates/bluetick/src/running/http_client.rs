@@ -80,9 +80,9 @@ impl Client {
         parse(&answer).ok_or_else(|| {
             let reason = match answer.first() {
                 Some(&TLS_ALERT) if self.tls.is_none() => {
-                    "it speaks TLS, of which these settings say nothing (server.tls.certificate_file)"
+                    "the server uses TLS, but these settings do not (server.tls.certificate_file)"
                 }
-                _ => "that is not an HTTP answer",
+                _ => "the answer is not HTTP",
             };
             io::Error::new(io::ErrorKind::InvalidData, reason)
         })

@@ -320,10 +320,10 @@ pub enum Kind {
 impl Kind {
     pub fn expected(self) -> &'static str {
         match self {
-            Kind::Text => "a text",
+            Kind::Text => "a string",
             Kind::Number => "a whole number, 0 or more",
             Kind::Switch => "true or false",
-            Kind::List => "a list of texts, such as [\"one\", \"two\"]",
+            Kind::List => "a list of strings, such as [\"one\", \"two\"]",
         }
     }
 }
@@ -395,13 +395,13 @@ mod tests {
         let known = all();
         let silent: Vec<&str> =
             known.iter().filter(|known| known.about.is_empty()).map(|known| known.key.as_str()).collect();
-        assert!(silent.is_empty(), "add a sentence to DESCRIPTIONS for {silent:?}");
+        assert!(silent.is_empty(), "add a description to DESCRIPTIONS for {silent:?}");
         let stale: Vec<&str> = DESCRIPTIONS
             .iter()
             .map(|(key, _)| *key)
             .filter(|key| !known.iter().any(|known| known.key == *key))
             .collect();
-        assert!(stale.is_empty(), "take out of DESCRIPTIONS: {stale:?}");
+        assert!(stale.is_empty(), "remove from DESCRIPTIONS: {stale:?}");
     }
 
     #[test]

@@ -14,7 +14,7 @@ const COMMENT_COLUMN: usize = 48;
 
 impl Loaded {
     pub fn show(&self) -> String {
-        let mut text = String::from("# The settings in force, and where each comes from.\n");
+        let mut text = String::from("# The effective settings and their sources.\n");
         let mut section = String::new();
         for known in catalogue::all() {
             if known.section() != section {

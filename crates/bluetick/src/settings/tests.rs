@@ -96,11 +96,11 @@ fn missing_named_file_is_an_error_with_its_path() {
     let missing = Flags { config: Some("/nowhere/b.toml".into()), ..Flags::default() };
     assert_eq!(
         World::new().flags(missing).complaint(),
-        "there is no settings file /nowhere/b.toml (named by --config)"
+        "the settings file /nowhere/b.toml does not exist (named by --config)"
     );
     assert_eq!(
         World::new().variable("BLUETICK_CONFIG", "/nowhere/c.toml").complaint(),
-        "there is no settings file /nowhere/c.toml (named by BLUETICK_CONFIG)"
+        "the settings file /nowhere/c.toml does not exist (named by BLUETICK_CONFIG)"
     );
 }
 
@@ -209,7 +209,7 @@ fn invalid_value_is_reported_with_the_expected_type() {
     assert_eq!(
         file("[server]\nallowed_origins = \"https://a.example\"\n"),
         "server.allowed_origins cannot be \"https://a.example\" (file bluetick.toml): \
-         expected a list of texts, such as [\"one\", \"two\"]; did you mean [\"https://a.example\"]?"
+         expected a list of strings, such as [\"one\", \"two\"]; did you mean [\"https://a.example\"]?"
     );
     assert_eq!(
         World::new().variable("BLUETICK_AUTH__SIGNUP", "no").complaint(),

@@ -43,7 +43,7 @@ impl UserClient {
     pub fn open_existing(settings: &Settings) -> Result<UserClient, Failure> {
         let data_dir = &settings.store.data_dir;
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
-            return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
+            return Err(Failure::usage(format!("the data directory {} does not exist", data_dir.display())));
         }
         UserClient::open(settings)
     }
