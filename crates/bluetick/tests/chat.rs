@@ -166,7 +166,7 @@ impl Terminal {
     fn sign_up_with(home: &Path, server: &str, user: &str, more: &[&str]) -> Terminal {
         let arguments = [&["--server", server, "--user", user, "--sign-up"], more].concat();
         let terminal = Terminal::start(home, &arguments);
-        for prompt in ["New password of", "Again:"] {
+        for prompt in ["New password of", "Repeat the password:"] {
             terminal.wait_for(prompt);
             terminal.press(&format!("{PASSWORD}\r"));
         }

@@ -70,8 +70,8 @@ fn failed_or_unknown_server_job_is_a_failure() {
             vec![begun(), (200, job(json!({"finished_at": 9, "error": "the bucket is full"})))],
             "the bucket is full",
         ),
-        (vec![begun(), (404, refusal("not_found", "no such job"))], "started anew"),
-        (vec![(409, refusal("archive_busy", "another job"))], "under way in the server"),
+        (vec![begun(), (404, refusal("not_found", "no such job"))], "was restarted"),
+        (vec![(409, refusal("archive_busy", "another job"))], "the server runs another archive job"),
         (vec![(404, refusal("conversation_not_found", "no such conversation"))], "no such conversation"),
         (vec![(503, refusal("archive_unavailable", "it is down"))], "answered 503: it is down"),
     ] {

@@ -163,7 +163,7 @@ async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {
 
 async fn join(server: &Server, user: &UserId) -> Result<Session, Failure> {
     let password = ask_password(&format!("New password of {user} at {}: ", server.url))?;
-    if ask_password("Again: ")? != password {
+    if ask_password("Repeat the password: ")? != password {
         return Err(Failure::usage("the two passwords are not the same"));
     }
     sign_up(server, user, &password, None).await.map_err(|error| refused(server, &error))
@@ -215,7 +215,7 @@ impl Home {
             data.map(|data| data.join("bluetick"))
         };
         let home = arguments.data_dir.clone().or_else(usual);
-        home.map(Home).ok_or_else(|| Failure::usage("there is no home directory; give --data-dir"))
+        home.map(Home).ok_or_else(|| Failure::usage("the home directory is unknown; pass --data-dir"))
     }
 
     fn of(&self, url: &ServerUrl, user: &UserId) -> PathBuf {

@@ -29,8 +29,8 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
         && settings.auth.jwks_file.is_none();
     if settings.store.engine == Engine::DynamoDb && has_own_key && !data_dir.join(TOKEN_KEY).exists() {
         return Err(Failure::usage(format!(
-            "{} has no {TOKEN_KEY}: all nodes of a fleet share one, which each of them puts into its data directory when it \
-             starts. Give the data directory of a node, or start one on this directory first",
+            "{} has no {TOKEN_KEY}: all nodes of a fleet share one key, and each node stores it in its data \
+             directory at start. Pass the data directory of a node, or start a node on this directory first",
             data_dir.display()
         )));
     }
@@ -49,7 +49,7 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     };
     if !was_there && data_dir.exists() {
         eprintln!(
-            "bluetick: made {} with a new token.key; a server started on it accepts this token",
+            "bluetick: created {} with a new token.key; a server started on it accepts this token",
             data_dir.display()
         );
     }
@@ -67,7 +67,7 @@ fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<Str
     let token = sign(arguments, settings)?;
     if !settings.store.data_dir.exists() {
         return Err(Failure::usage(format!(
-            "the data directory {} does not exist, so the name can't be reserved. Give the data directory \
+            "the data directory {} does not exist, so the name can't be reserved. Pass the data directory \
              of the server, or use --no-reserve to sign the token without reserving the name",
             settings.store.data_dir.display()
         )));

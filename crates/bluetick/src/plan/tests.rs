@@ -173,7 +173,7 @@ fn redis_cluster_capacity_is_500_shards_with_a_replica_each() {
             |messages: f64| plan(&format!("{flags} --messages-per-day {messages:.0}")).redis.members.value;
         assert!(at(most * 0.99) <= 1_000.0 && at(most * 1.01) > 1_000.0, "{flags}");
     }
-    let says = |flags: &str| plan(flags).show(false).contains("it does not carry this");
+    let says = |flags: &str| plan(flags).show(false).contains("and a fleet has one cluster");
     assert!(says("--messages-per-day 100b") && !says("--messages-per-day 1b"));
 }
 
