@@ -79,8 +79,8 @@ async fn chaos_on_one_server_leaves_every_device_complete_and_in_order() {
     let storm: Vec<_> = devices.into_iter().map(|device| device.storm(situation.clone())).collect();
     let changes = comings_and_goings(Change::all(&scene), dice.fork(), situation.clone());
     let mut people = dice.fork();
-    let inject = inject(server, &launcher, &announce, &sizes, &mut people);
-    let (mut server, devices, changes) = tokio::join!(inject, together(storm), changes);
+    let kills = inject(server, &launcher, &announce, &sizes, &mut people);
+    let (mut server, devices, changes) = tokio::join!(kills, together(storm), changes);
 
     let address = server.address.clone();
     let devices = flush(devices, &address).await;

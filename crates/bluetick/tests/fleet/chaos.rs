@@ -32,13 +32,13 @@ fn sizes() -> Sizes {
 }
 
 /// Injects random faults.
-struct Fate<'a> {
+struct FaultInjector<'a> {
     dice: Dice,
     redis: &'a mut RedisServer,
     proxies: &'a [DynamoProxy],
 }
 
-impl Fate<'_> {
+impl FaultInjector<'_> {
     async fn strike(&mut self, fleet: &mut Fleet) {
         let node = self.dice.below(NODES as u64) as usize;
         let time = Duration::from_millis(self.dice.between(100, 3_000));
@@ -104,14 +104,15 @@ async fn everything_breaks_at_once_and_every_device_ends_complete_and_in_order()
     let dependencies = FleetDependencies::on(&redis).await;
     let (mut fleet, proxies) = fleet_behind_proxies(&dependencies, NODES, sizes.seed).await;
     let load = Load::connect(&fleet, sizes).await;
-    let mut fate = Fate { dice: Dice::new(sizes.seed ^ 0xFA7E), redis: &mut redis, proxies: &proxies };
+    let mut faults =
+        FaultInjector { dice: Dice::new(sizes.seed ^ 0xFA7E), redis: &mut redis, proxies: &proxies };
     let verdict = load
         .run_with_faults(&mut fleet, async |fleet, meter| {
             let end = Instant::now() + Duration::from_secs(sizes.seconds);
             let mut strikes = 0;
             while Instant::now() < end {
-                measure(meter, "calm", Duration::from_millis(fate.dice.between(200, 2_000))).await;
-                fate.strike(fleet).await;
+                measure(meter, "calm", Duration::from_millis(faults.dice.between(200, 2_000))).await;
+                faults.strike(fleet).await;
                 strikes += 1;
             }
             println!("{strikes} strikes");

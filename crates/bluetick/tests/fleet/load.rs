@@ -58,8 +58,7 @@ impl Load {
         disturbance: impl AsyncFnOnce(&mut Fleet, &Meter),
     ) -> Verdict {
         let situation = fleet.situation();
-        let run_with_faults: Vec<_> =
-            self.devices.drain(..).map(|device| device.run_with_faults(situation.clone())).collect();
+        let running: Vec<_> = self.devices.drain(..).map(|device| device.storm(situation.clone())).collect();
         let changes = comings_and_goings(Change::all(&self.scene), self.dice.fork(), situation);
         let meter = Arc::clone(&self.meter);
         let warm = 2 * self.sizes.clients as u64;
@@ -72,7 +71,7 @@ impl Load {
             disturbance(fleet, &meter).await;
             fleet.stop_the_crowd();
         };
-        let ((), devices, changes) = tokio::join!(disturbance, together(run_with_faults), changes);
+        let ((), devices, changes) = tokio::join!(disturbance, together(running), changes);
         println!("{changes} changes of members");
         self.devices = devices;
         self.judge(fleet).await
