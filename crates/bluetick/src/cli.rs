@@ -141,14 +141,16 @@ impl ServeArgs {
 
 const SERVE_HELP: &str = "\
 Settings: defaults < file < environment < flags. In the environment, limits.sends_per_second is
-BLUETICK_LIMITS__SENDS_PER_SECOND. `bluetick config check` shows the effective values and their sources.
+BLUETICK_LIMITS__SENDS_PER_SECOND. `bluetick config check` shows the effective values and their
+sources.
 
 The data directory holds all messages, users, and the two keys that the first start creates:
-token.key (signs tokens) and admin.key (mints tokens and creates users). One server uses it at a time.
+token.key (signs tokens) and admin.key (mints tokens and creates users). One server uses it at a
+time.
 
-Logs go to standard error: human-readable on a terminal, JSON otherwise (log.format). BLUETICK_LOG=debug
-overrides log.filter for one run. SIGTERM or Ctrl-C finishes accepted requests and tells clients to
-reconnect; a second signal stops the server immediately.
+Logs go to standard error: human-readable on a terminal, JSON otherwise (log.format).
+BLUETICK_LOG=debug overrides log.filter for one run. SIGTERM or Ctrl-C finishes accepted requests
+and tells clients to reconnect; a second signal stops the server immediately.
 
 Examples:
   bluetick serve
@@ -174,8 +176,8 @@ pub enum UserCommand {
 
 const USER_HELP: &str = "\
 Works on the data directory. If a server uses it, the command sends its request to that server, with
-the admin key from the data directory or the settings. On a fleet the command works on the tables. It
-needs the settings file of the nodes and credentials for the tables, but no data directory.
+the admin key from the data directory or the settings. On a fleet the command works on the tables.
+It needs the settings file of the nodes and credentials for the tables, but no data directory.
 
 Users of your own product need no account here: a token is enough (`bluetick token --help`).
 
@@ -241,8 +243,8 @@ pub struct UserRevokeArgs {
 }
 
 const USER_REVOKE_HELP: &str = "\
-The server closes the user's connections. The user can log in again. To prevent that, also change the
-password (`bluetick user password`), or stop issuing tokens in your own product.
+The server closes the user's connections. The user can log in again. To prevent that, also change
+the password (`bluetick user password`), or stop issuing tokens in your own product.
 
 A token of your own product without the time of issue (iat) counts as issued before the revocation.
 
@@ -285,10 +287,10 @@ pub struct TokenArgs {
 }
 
 const TOKEN_HELP: &str = "\
-Signs with auth.hs256_secret, or with token.key in the data directory. Standard output contains only the
-token. The command first reserves the name, so that sign-up refuses it. It uses the server that uses the
-data directory, or the store itself if no server runs. With --no-reserve the name stays free: a server
-with open sign-up gives it to the first visitor who requests it.
+Signs with auth.hs256_secret, or with token.key in the data directory. Standard output contains only
+the token. The command first reserves the name, so that sign-up refuses it. It uses the server that
+uses the data directory, or the store itself if no server runs. With --no-reserve the name stays
+free: a server with open sign-up gives it to the first visitor who requests it.
 
 Examples:
   bluetick token alice
@@ -333,11 +335,12 @@ impl std::fmt::Debug for ChatArgs {
 }
 
 const CHAT_HELP: &str = "\
-Asks for the password once and stores the log-in, readable only by you, until it expires. Messages that
-you write offline are stored and sent at the next connection. `?` or F1 shows all keys; Ctrl-C quits.
+Asks for the password once and stores the log-in, readable only by you, until it expires. Messages
+that you write offline are stored and sent at the next connection. `?` or F1 shows all keys; Ctrl-C
+quits.
 
-Ticks: one, sent; two, delivered; two in blue, read. NO_COLOR=1 disables colours and shows the status
-in words. One `bluetick chat` per user and machine at a time.
+Ticks: one, sent; two, delivered; two in blue, read. NO_COLOR=1 disables colours and shows the
+status in words. One `bluetick chat` per user and machine at a time.
 
 Examples:
   bluetick chat --user alice --sign-up
@@ -365,17 +368,17 @@ pub struct ConfigCheckArgs {
 }
 
 const CONFIG_CHECK_HELP: &str = "\
-Accepts the flags of `serve`. Secrets are masked. Standard output has the valid settings. Standard error
-has one line for every mistake, with a suggestion if there is one.
+Accepts the flags of `serve`. Secrets are masked. Standard output has the valid settings. Standard
+error has one line for every mistake, with a suggestion if there is one.
 
 Checks everything that `serve` needs: names and values; the data directory (can it be created or
 written, has it enough free space, does another process use it, did a newer version write it); key
 files; the archive; the audit trail; the certificate and its key; the port. On a fleet it checks the
-tables. A server that runs with the same settings uses the directory and the port, so the check fails
-and names that server. The check changes nothing.
+tables. A server that runs with the same settings uses the directory and the port, so the check
+fails and names that server. The check changes nothing.
 
---settings-only opens only the settings file and resolves no name, so it gives the same result on every
-machine.
+--settings-only opens only the settings file and resolves no name, so it gives the same result on
+every machine.
 
 Exit code 0: the server would start, unless the store is damaged inside (`bluetick check` looks for
 damage). 2: it would not start.

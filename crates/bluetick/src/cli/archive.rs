@@ -24,7 +24,8 @@ pub enum ArchiveCommand {
 
 const ARCHIVE_HELP: &str = "\
 The archive keeps old messages (archive.age_seconds, 90 days) compressed in a directory or a bucket.
-Clients see no difference. Archiving is disabled until you set archive.engine; then it runs on schedule.
+Clients see no difference. Archiving is disabled until you set archive.engine; then it runs on
+schedule.
 
 On one server the commands work on the data directory. If a server uses it, the commands send their
 requests to that server, with the admin key from the data directory or the settings.
@@ -58,11 +59,11 @@ pub struct ArchiveRunArgs {
 }
 
 const ARCHIVE_RUN_HELP: &str = "\
-Finishes interrupted erasures, deletes content older than archive.retention_seconds, moves old messages,
-deletes unreferenced objects, and returns the space to the disk.
+Finishes interrupted erasures, deletes content older than archive.retention_seconds, moves old
+messages, deletes unreferenced objects, and returns the space to the disk.
 
-Ctrl-C stops the run; the next run continues from there. If a server runs the job, it continues there.
-On a fleet it runs in this process, on the tables. Only one run at a time, here or on a node.
+Ctrl-C stops the run; the next run continues from there. If a server runs the job, it continues
+there. On a fleet it runs in this process, on the tables. Only one run at a time, here or on a node.
 
 Examples:
   bluetick archive run
@@ -92,8 +93,8 @@ pub struct ArchiveVerifyArgs {
 }
 
 const ARCHIVE_VERIFY_HELP: &str = "\
-Reads the whole archive, which takes time and, in a bucket, costs money. The exit code is 1 if there is
-a problem; the output lists each one. Changes nothing.
+Reads the whole archive, which takes time and, in a bucket, costs money. The exit code is 1 if there
+is a problem; the output lists each one. Changes nothing.
 
 Example:
   bluetick archive verify";
@@ -141,19 +142,20 @@ pub enum EraseCommand {
 }
 
 const ERASE_HELP: &str = "\
-Deletes the content of messages permanently, in the store and in the archive. The seq, the sender and
-the time of each message stay; clients show \"This message was deleted\". Copies on devices may remain.
+Deletes the content of messages permanently, in the store and in the archive. The seq, the sender
+and the time of each message stay; clients show \"This message was deleted\". Copies on devices may
+remain.
 
 The command asks you to repeat the id before it deletes. --yes skips that question and nothing else;
 without a terminal, it is required.
 
-Also works without an archive, and while a server runs. After exit code 0, no file of the data directory
-holds the content. If it is interrupted, the next start of the server or
-`bluetick archive run` finishes it.
+Also works without an archive, and while a server runs. After exit code 0, no file of the data
+directory holds the content. If it is interrupted, the next start of the server or `bluetick archive
+run` finishes it.
 
-On a fleet it works on the tables, from any machine, while nodes serve. Pass `--config` with the nodes'
-settings file, with the same [archive], and credentials for tables and bucket. No data directory is
-needed.
+On a fleet it works on the tables, from any machine, while nodes serve. Pass `--config` with the
+nodes' settings file, with the same [archive], and credentials for tables and bucket. No data
+directory is needed.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq

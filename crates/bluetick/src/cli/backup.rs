@@ -23,16 +23,17 @@ pub struct BackupArgs {
 }
 
 const BACKUP_HELP: &str = "\
-Copies a snapshot of all messages, users and ticks. Users can send messages meanwhile. If a server uses
-the data directory, that server makes the backup, and TO is a directory on its machine. The command reads
-the copy back and writes MANIFEST.json last: a copy without MANIFEST.json is incomplete.
+Copies a snapshot of all messages, users and ticks. Users can send messages meanwhile. If a server
+uses the data directory, that server makes the backup, and TO is a directory on its machine. The
+command reads the copy back and writes MANIFEST.json last: a copy without MANIFEST.json is
+incomplete.
 
-A backup excludes the settings and the content of archived messages. A backup in a directory includes
-the two keys of the data directory. A backup in a bucket includes them only with --with-keys, because
-the keys allow acting as any user.
+A backup excludes the settings and the content of archived messages. A backup in a directory
+includes the two keys of the data directory. A backup in a bucket includes them only with
+--with-keys, because the keys allow acting as any user.
 
-For a bucket, the command uses archive.region, archive.endpoint and the credentials of the archive. The
-exit code is 1 if the backup failed, or if rows of the store were already damaged.
+For a bucket, the command uses archive.region, archive.endpoint and the credentials of the archive.
+The exit code is 1 if the backup failed, or if rows of the store were already damaged.
 
 Examples:
   bluetick backup /var/backups/bluetick/monday

@@ -98,23 +98,23 @@ pub struct RateArgs {
 }
 
 const GROUP_HELP: &str = "\
-Without --rate it is a closed loop: each sender has --window messages on their way and sends the next
-when one is acknowledged. With --rate it is an open loop: messages are due at even distances, and
-latency counts from the moment a message was due, so that waiting is not hidden. When the rate cannot
-be kept, the report says so.
+Without --rate the load is a closed loop: each sender has --window unacknowledged messages and sends
+the next one after an ack. With --rate it is an open loop: messages are due at a constant interval.
+Latency counts from the time at which a message was due, so it includes waiting. The report states
+if the rate could not be kept.
 
 Examples:
   bluetick bench group --members 1000 --senders 1
   bluetick bench group --rate 2000 --seconds 30";
 
 const PAIRS_HELP: &str = "\
-Without --rate it is a closed loop: each pair has --window messages on their way and sends the next
-when one is acknowledged. With --rate it is an open loop: messages are due at even distances, and
-latency counts from the moment a message was due, so that waiting is not hidden. When the rate cannot
-be kept, the report says so.
+Without --rate the load is a closed loop: each pair has --window unacknowledged messages and sends
+the next one after an ack. With --rate it is an open loop: messages are due at a constant interval.
+Latency counts from the time at which a message was due, so it includes waiting. The report states
+if the rate could not be kept.
 
---half-load first finds the rate of a closed loop with one message of each pair on its way, then
-offers half of it in an open loop, and compares the p99 of an ack with one fsync of this disk.
+--half-load first finds the rate of a closed loop with one unacknowledged message per pair. Then it
+offers half of that rate in an open loop, and compares the p99 of an ack with one fsync of this disk.
 
 Examples:
   bluetick bench pairs --window 1
@@ -122,19 +122,20 @@ Examples:
   bluetick bench pairs --dir /data/full --keep --stored-messages 10000000";
 
 const IDLE_HELP: &str = "\
-Connections come from 127.0.0.2, 127.0.0.3 and so on, 25,000 from each. The command raises
-the limit of open files for this run, beyond `ulimit -Hn` if the user may do that. Connections answer
-pings. A connection that closes before the end makes the run fail.
+Connections come from 127.0.0.2, 127.0.0.3 and so on, 25,000 from each. The command raises the limit
+of open files for this run, beyond `ulimit -Hn` if the user may do that. Connections answer pings. A
+connection that closes before the end makes the run fail.
 
 Examples:
   bluetick bench idle --connections 50000
   bluetick bench idle --connections 500000 --hold 60";
 
 const ATTACK_HELP: &str = "\
-Honest pairs send at a constant rate: some seconds without an attack, then as long under one attack, and
-so on for each attack. The result is the median of several rounds. Latency counts from the time at which
-a message was due. The server has its default limits. Attackers run on one thread of the lowest priority
-at bounded rates, which the output shows, because they share this machine's processors with the server.
+Honest pairs send at a constant rate: some seconds without an attack, then as long under one attack,
+and so on for each attack. The result is the median of several rounds. Latency counts from the time
+at which a message was due. The server has its default limits. Attackers run on one thread of the
+lowest priority at bounded rates, which the output shows, because they share this machine's
+processors with the server.
 
 Attacks: slow_loris, never_reading, one_byte_frames, giant_frames, reconnect_storm, log_in_flood,
 connections_of_one_user, ping_flood, guessed_ids, bad_tokens
@@ -144,10 +145,10 @@ Examples:
   bluetick bench attack --attack log_in_flood --attack bad_tokens --seconds 20";
 
 const STORE_HELP: &str = "\
-Each send is complete: membership, duplicate check, order, one synced batch, inbox rows, checkpoints.
-The output compares it with two bare logs on the same disk. One log has as many callers with as many
-bytes and shared syncs, and does nothing else. The other writes and syncs the same batches without
-callers, which is the limit of the disk.
+Each send is complete: membership, duplicate check, order, one synced batch, inbox rows,
+checkpoints. The output compares it with two bare logs on the same disk. One log has as many callers
+with as many bytes and shared syncs, and does nothing else. The other writes and syncs the same
+batches without callers, which is the limit of the disk.
 
 Examples:
   bluetick bench store

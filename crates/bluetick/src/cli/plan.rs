@@ -25,11 +25,11 @@ pub struct PlanArgs {
 
 const PLAN_HELP: &str = "\
 For the store `dynamodb`: calculates tables, Redis, nodes and dollars, compared with a design that
-writes every row with every message. The command contacts no service; it calculates from the flags only.
-Numbers may have the form 100e9, 5m or 2b (k, m, b, t).
+writes every row with every message. The command contacts no service; it calculates from the flags
+only. Numbers may have the form 100e9, 5m or 2b (k, m, b, t).
 
-Prices are Amazon's on-demand list prices in us-east-1 since November 2024; flags set your own. Excluded:
-load balancers, traffic between zones and to the internet, logs, support, discounts.
+Prices are Amazon's on-demand list prices in us-east-1 since November 2024; flags set your own.
+Excluded: load balancers, traffic between zones and to the internet, logs, support, discounts.
 
 Examples:
   bluetick plan
