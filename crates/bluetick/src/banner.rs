@@ -29,7 +29,7 @@ impl Banner<'_> {
             version = env!("CARGO_PKG_VERSION"),
         );
         if self.mints {
-            text += "\nMake a first user:\n";
+            text += "\nCreate the first user:\n";
             if self.signup {
                 text += &format!(
                     "  curl {url}/v1/signup -H 'content-type: application/json' \\\n    \
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_where_to_click_where_the_data_is_and_how_to_make_a_user() {
+    fn banner_shows_url_data_directory_and_user_command() {
         let text = banner().text();
         for part in [
             "http://127.0.0.1:8080/\n",
@@ -99,20 +99,20 @@ mod tests {
     }
 
     #[test]
-    fn with_tls_every_address_says_so() {
+    fn banner_with_tls_shows_https_addresses() {
         let text = Banner { tls: true, ..banner() }.text();
         assert!(text.contains("https://127.0.0.1:8080/docs") && !text.contains("http://"), "{text}");
     }
 
     #[test]
-    fn it_offers_no_sign_up_that_would_be_refused() {
+    fn banner_omits_sign_up_when_it_is_disabled() {
         assert!(!Banner { signup: false, ..banner() }.text().contains("curl"));
         let verify_only = Banner { mints: false, ..banner() }.text();
         assert!(!verify_only.contains("user add"), "{verify_only}");
     }
 
     #[test]
-    fn it_never_points_at_an_address_nobody_can_open() {
+    fn banner_replaces_wildcard_addresses_with_reachable_ones() {
         let everywhere = Banner { address: "0.0.0.0:9000".parse().unwrap(), ..banner() }.text();
         assert!(everywhere.contains("http://127.0.0.1:9000/"), "{everywhere}");
         let everywhere = Banner { address: "[::]:9000".parse().unwrap(), ..banner() }.text();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_spaces_can_still_be_pasted() {
+    fn banner_quotes_a_path_with_spaces() {
         let fleet = Banner { is_fleet: true, ..banner() }.text();
         assert!(fleet.contains("user add alice") && !fleet.contains("--data-dir"), "{fleet}");
         let text = Banner { data_dir: Path::new("/my data/it's"), ..banner() }.text();

@@ -128,7 +128,7 @@ impl Places {
 pub struct ServeArgs {
     #[command(flatten)]
     pub places: Places,
-    /// Where to listen [default: server.listen in the settings, or 127.0.0.1:8080]
+    /// Address to listen on [default: server.listen in the settings, or 127.0.0.1:8080]
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: Option<String>,
 }
@@ -141,14 +141,16 @@ impl ServeArgs {
 
 const SERVE_HELP: &str = "\
 Settings: defaults < file < environment < flags. In the environment, limits.sends_per_second is
-BLUETICK_LIMITS__SENDS_PER_SECOND. `bluetick config check` shows what is in force and why.
+BLUETICK_LIMITS__SENDS_PER_SECOND. `bluetick config check` shows the effective values and their
+sources.
 
-The data directory holds everything: messages, users, and the two keys made at the first start,
-token.key (signs tokens) and admin.key (mints tokens and makes users). One server uses it at a time.
+The data directory holds all messages, users, and the two keys that the first start creates:
+token.key (signs tokens) and admin.key (mints tokens and creates users). One server uses it at a
+time.
 
-Logs go to standard error: human on a terminal, JSON otherwise (log.format). BLUETICK_LOG=debug
-overrides log.filter for one run. SIGTERM or Ctrl-C finishes what was accepted and tells clients to
-come back; a second one stops at once.
+Logs go to standard error: human-readable on a terminal, JSON otherwise (log.format).
+BLUETICK_LOG=debug overrides log.filter for one run. SIGTERM or Ctrl-C finishes accepted requests
+and tells clients to reconnect; a second signal stops the server immediately.
 
 Examples:
   bluetick serve
@@ -173,9 +175,9 @@ pub enum UserCommand {
 }
 
 const USER_HELP: &str = "\
-Works on the data directory. While a server uses it, the server is asked instead, with the admin
-key from the data directory or the settings. On a fleet it works on the tables, with the settings
-file of the nodes and credentials for the tables; no data directory is needed.
+Works on the data directory. If a server uses it, the command sends its request to that server, with
+the admin key from the data directory or the settings. On a fleet the command works on the tables.
+It needs the settings file of the nodes and credentials for the tables, but no data directory.
 
 Users of your own product need no account here: a token is enough (`bluetick token --help`).
 
@@ -185,8 +187,8 @@ Examples:
   bluetick user revoke alice --config /etc/bluetick-fleet.toml";
 
 const USER_SHOW_HELP: &str = "\
-Prints the user_id, the display name, when the account was made, and whether it has a password. Exit
-code 1 when there is no such account; users who come with tokens of your own have none.
+Prints the user_id, the display name, the creation time, and whether the account has a password. The
+exit code is 1 if the account does not exist. Users with tokens of your own product have no account.
 
 Example:
   bluetick user show alice";
@@ -195,7 +197,7 @@ Example:
 pub struct UserAddArgs {
     /// The user_id: 1 to 128 bytes without spaces
     pub name: UserId,
-    /// What others see
+    /// Name shown to other users
     #[arg(long, value_name = "TEXT")]
     pub display_name: Option<String>,
     #[command(flatten)]
@@ -205,7 +207,8 @@ pub struct UserAddArgs {
 }
 
 const USER_ADD_HELP: &str = "\
-The password has auth.password_min_length (8) to 1024 bytes. Without a flag it is asked for on the terminal.
+The password has auth.password_min_length (8) to 1024 bytes. Without a flag the
+command asks for it on the terminal.
 
 Examples:
   bluetick user add alice
@@ -224,8 +227,7 @@ pub struct UserPasswordArgs {
 }
 
 const USER_PASSWORD_HELP: &str = "\
-The old password stops working at once, and so does every token given before: the user logs in
-again.
+The old password and every token issued before stop working immediately. The user must log in again.
 
 Examples:
   bluetick user password alice
@@ -241,11 +243,10 @@ pub struct UserRevokeArgs {
 }
 
 const USER_REVOKE_HELP: &str = "\
-The user's connections are closed, and the user can log in again. Who should not needs a new
-password as well (`bluetick user password`), or no more tokens from your own product.
+The server closes the user's connections. The user can log in again. To prevent that, also change
+the password (`bluetick user password`), or stop issuing tokens in your own product.
 
-A token of your own product that does not say when it was issued (iat) counts as issued before,
-whenever it was made.
+A token of your own product without the time of issue (iat) counts as issued before the revocation.
 
 Examples:
   bluetick user revoke alice";
@@ -275,7 +276,7 @@ pub struct PasswordArgs {
 pub struct TokenArgs {
     /// The user_id; it need not have an account
     pub name: UserId,
-    /// How long the token is good: 90s, 15m, 1h, 7d [default: auth.token_ttl_seconds, 7 days]
+    /// Lifetime of the token: 90s, 15m, 1h, 7d [default: auth.token_ttl_seconds, 7 days]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub ttl: Option<Duration>,
     /// Sign with auth.hs256_secret only, on a machine without the server's data; reserves no name
@@ -286,14 +287,14 @@ pub struct TokenArgs {
 }
 
 const TOKEN_HELP: &str = "\
-Signs with auth.hs256_secret, or with token.key in the data directory. The token alone goes to
-standard output. The name is reserved first, so that nobody can sign up with it: through the server
-that uses the data directory, or in the store itself while none does. With --no-reserve the name
-stays free: a server with open sign-up gives it to the first visitor who asks for it.
+Signs with auth.hs256_secret, or with token.key in the data directory. Standard output contains only
+the token. The command first reserves the name, so that sign-up refuses it. It uses the server that
+uses the data directory, or the store itself if no server runs. With --no-reserve the name stays
+free: a server with open sign-up gives it to the first visitor who requests it.
 
 Examples:
   bluetick token alice
-  bluetick token bob --ttl 1h     # bob exists from here on
+  bluetick token bob --ttl 1h     # bob is reserved from now on
   curl http://127.0.0.1:8080/v1/conversations -H \"Authorization: Bearer $(bluetick token alice --ttl 15m)\" \\
     -H 'content-type: application/json' -d '{\"kind\":\"direct\",\"peer\":\"bob\"}'";
 
@@ -301,13 +302,13 @@ Examples:
 #[derive(Args)]
 #[command(after_help = CHAT_HELP)]
 pub struct ChatArgs {
-    /// The server [default: the one of last time, or http://127.0.0.1:8080]
+    /// The server [default: the last one used, or http://127.0.0.1:8080]
     #[arg(long, value_name = "URL")]
     pub server: Option<ServerUrl>,
-    /// Believe the server by these root certificates (PEM) in place of the machine's own
+    /// Trust these root certificates (PEM) instead of the machine's own
     #[arg(long, value_name = "FILE")]
     pub ca_file: Option<PathBuf>,
-    /// Who you are there; asked for where it is not given
+    /// Your user_id on the server; the command asks for it if it is missing
     #[arg(long, value_name = "NAME")]
     pub user: Option<UserId>,
     /// A token instead of a password [default: $BLUETICK_TOKEN]
@@ -316,10 +317,10 @@ pub struct ChatArgs {
     /// Create a new account
     #[arg(long, conflicts_with = "token")]
     pub sign_up: bool,
-    /// Forget the log-in of last time, and all that is kept of it here; unsent messages too
+    /// Delete the stored log-in and all local data, including unsent messages
     #[arg(long, conflicts_with_all = ["token", "sign_up"])]
     pub log_out: bool,
-    /// Where this client keeps what it has and what is not sent yet [default: $XDG_DATA_HOME/bluetick, or ~/.local/share/bluetick]
+    /// Directory of the client's messages and outbox [default: ~/.local/share/bluetick]
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }
@@ -334,11 +335,12 @@ impl std::fmt::Debug for ChatArgs {
 }
 
 const CHAT_HELP: &str = "\
-Asks for the password once; the log-in is kept, readable by you alone, until it expires. What you write
-without a network is kept as well and goes out the next time. `?` or F1 shows all keys; Ctrl-C leaves.
+Asks for the password once and stores the log-in, readable only by you, until it expires. Messages
+that you write offline are stored and sent at the next connection. `?` or F1 shows all keys; Ctrl-C
+quits.
 
-Ticks: one, the server has it; two, a device has it; two in blue, it was read. NO_COLOR=1 switches
-colours off and says it in words. One `bluetick chat` per user and machine at a time.
+Ticks: one, sent; two, delivered; two in blue, read. NO_COLOR=1 disables colours and shows the
+status in words. One `bluetick chat` per user and machine at a time.
 
 Examples:
   bluetick chat --user alice --sign-up
@@ -348,7 +350,7 @@ Examples:
 #[derive(Debug, Subcommand)]
 #[command(after_help = "Examples:\n  bluetick config example > bluetick.toml\n  bluetick config check")]
 pub enum ConfigCommand {
-    /// Print the settings in force, each with where it comes from, and whether a server would start with them
+    /// Print the effective settings with their sources, and check whether a server would start
     #[command(after_help = CONFIG_CHECK_HELP)]
     Check(ConfigCheckArgs),
     /// Print a settings file with all defaults, commented out
@@ -366,16 +368,16 @@ pub struct ConfigCheckArgs {
 }
 
 const CONFIG_CHECK_HELP: &str = "\
-Takes the flags of `serve`. Secrets are masked. Standard output has the settings that fit; standard
-error has a line for every mistake, with a suggestion where there is one.
+Accepts the flags of `serve`. Secrets are masked. Standard output has the valid settings. Standard
+error has one line for every mistake, with a suggestion if there is one.
 
-Checks what `serve` needs: names and values; the data directory (can it be created or written to, has
-it enough free space, does another process use it, did a newer version write it); key files; the
-archive; the audit trail; the certificate and its key; the port. On a fleet, the tables. A server that
-runs with the same settings has the directory and the port, so the check fails and names it. The check
-changes nothing.
+Checks everything that `serve` needs: names and values; the data directory (can it be created or
+written, has it enough free space, does another process use it, did a newer version write it); key
+files; the archive; the audit trail; the certificate and its key; the port. On a fleet it checks the
+tables. A server that runs with the same settings uses the directory and the port, so the check
+fails and names that server. The check changes nothing.
 
---settings-only opens no file but the settings file and resolves no name, so it gives the same result on
+--settings-only opens only the settings file and resolves no name, so it gives the same result on
 every machine.
 
 Exit code 0: the server would start, unless the store is damaged inside (`bluetick check` looks for
@@ -408,12 +410,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent_with_itself() {
+    fn command_line_definition_passes_clap_assertions() {
         Cli::command().debug_assert();
     }
 
     #[test]
-    fn every_command_has_a_help_with_an_example_of_itself() {
+    fn every_command_help_contains_an_example_of_that_command() {
         fn without_example(command: &mut clap::Command, path: &str, found: &mut Vec<String>) {
             let help = command.render_long_help().to_string();
             let examples = help.split_once("Example").map_or("", |(_, examples)| examples);
@@ -431,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_whole_numbers_with_a_unit() {
+    fn time_argument_requires_a_whole_number_with_a_known_unit() {
         for (text, seconds) in [("90s", 90), ("15m", 900), ("1h", 3600), ("7d", 604_800), ("30", 30)] {
             assert_eq!(parse_time(text), Ok(Duration::from_secs(seconds)), "{text}");
         }

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_shown_in_utc() {
+    fn timestamps_are_shown_in_utc() {
         for (millis, shown) in [
             (0, "1970-01-01 00:00:00 UTC"),
             (951_782_399_999, "2000-02-28 23:59:59 UTC"),
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_have_one_digit_after_the_point_and_never_four_before() {
+    fn sizes_have_one_decimal_and_at_most_three_integer_digits() {
         for (bytes, shown) in [
             (0, "0 bytes"),
             (999, "999 bytes"),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_divided_and_one_is_alone() {
+    fn counts_have_thousands_separators_and_one_is_singular() {
         for (number, shown) in [(0, "0 segments"), (1, "1 segment"), (1_000, "1,000 segments")] {
             assert_eq!(counted(number, "segment"), shown);
         }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_as_exact_as_it_matters() {
+    fn longer_durations_are_shown_in_coarser_units() {
         for (millis, shown) in
             [(420, "0.4 s"), (12_900, "12 s"), (61_000, "1 min 1 s"), (3_660_000, "1 h 1 min")]
         {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_can_be_corrected_while_it_is_typed() {
+    fn backspace_corrects_a_typed_password() {
         for (keys, password) in [
             ("horse\r", "horse"),
             ("horse\nmore", "horse"),
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_up_has_given_no_password() {
+    fn cancelled_prompt_returns_no_password() {
         assert_eq!(after("hor\u{3}se\r").unwrap(), Typed::GivenUp);
         assert_eq!(after("\u{4}").unwrap(), Typed::GivenUp);
         assert!(after("").is_err());

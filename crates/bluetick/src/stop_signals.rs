@@ -46,5 +46,5 @@ impl ReloadSignal {
 }
 
 fn listen(kind: SignalKind) -> Result<Signal, Failure> {
-    signal(kind).map_err(|error| Failure::failed(format!("cannot hear signals: {error}")))
+    signal(kind).map_err(|error| Failure::failed(format!("cannot listen for signals: {error}")))
 }

@@ -21,21 +21,21 @@ fn shell() -> Shell {
 }
 
 #[test]
-fn a_directory_that_is_not_there_is_a_mistyped_one() {
+fn missing_data_directory_is_refused() {
     for arguments in [&["archive", "status"][..], &["archive", "run"], &["erase", "user", "alice", "--yes"]] {
         let shell = Shell::new();
         let sentence = shell.run(arguments).refused();
-        assert!(sentence.contains("there is no data directory"), "{sentence}");
+        assert!(sentence.contains("data directory") && sentence.contains("does not exist"), "{sentence}");
         assert!(!shell.path("bluetick-data").exists());
     }
 }
 
 #[test]
-fn an_archive_that_is_off_says_so_and_how_to_switch_it_on() {
+fn disabled_archive_is_reported_with_the_setting_that_enables_it() {
     let shell = shell();
     let printed = shell.run(&["archive", "status"]).printed();
     assert!(
-        printed.starts_with("Archive        off (archive.engine in the settings)\nIn it          nothing\n")
+        printed.starts_with("Archive        off (archive.engine in the settings)\nArchived       nothing\n")
     );
     let json: Value = serde_json::from_str(&shell.run(&["archive", "status", "--json"]).printed()).unwrap();
     assert_eq!((&json["engine_on"], &json["job"]), (&Value::Bool(false), &Value::Null));
@@ -47,7 +47,7 @@ fn an_archive_that_is_off_says_so_and_how_to_switch_it_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_server_is_asked_instead() {
+async fn archive_command_uses_the_running_server() {
     let shell = Shell::new();
     let data_dir = shell.path("bluetick-data");
     std::fs::create_dir(&data_dir).unwrap();
@@ -61,7 +61,7 @@ async fn a_running_server_is_asked_instead() {
 }
 
 #[test]
-fn nothing_is_erased_without_a_word_of_consent() {
+fn erase_without_confirmation_deletes_nothing() {
     let shell = shell();
     for arguments in [&["erase", "user", "alice"][..], &["erase", "conversation", CONVERSATION]] {
         let sentence = shell.run(arguments).refused();
@@ -78,7 +78,7 @@ fn nothing_is_erased_without_a_word_of_consent() {
 }
 
 #[test]
-fn on_a_terminal_the_id_has_to_be_typed() {
+fn erase_on_a_terminal_requires_typing_the_id() {
     let shell = shell();
     let (pty, pts) = open().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_bluetick"))
@@ -94,7 +94,7 @@ fn on_a_terminal_the_id_has_to_be_typed() {
     while let Ok(count @ 1..) = (&pty).read(&mut buffer) {
         seen.extend_from_slice(&buffer[..count]);
         // Type only after the prompt: earlier input would be echoed into the middle of it.
-        if !is_asked && String::from_utf8_lossy(&seen).contains("to go on: ") {
+        if !is_asked && String::from_utf8_lossy(&seen).contains("to continue: ") {
             is_asked = true;
             (&pty).write_all(b"alicia\n").unwrap();
         }
@@ -102,6 +102,6 @@ fn on_a_terminal_the_id_has_to_be_typed() {
     assert_eq!(child.wait().unwrap().code(), Some(2));
     let seen = String::from_utf8_lossy(&seen);
     assert!(seen.contains("This deletes every message alice wrote, in all conversations"), "{seen}");
-    assert!(seen.contains("This cannot be undone. Type the id to go on: "), "{seen}");
+    assert!(seen.contains("This cannot be undone. Type the id to continue: "), "{seen}");
     assert!(seen.contains("nothing was erased"), "{seen}");
 }

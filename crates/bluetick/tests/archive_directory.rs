@@ -106,7 +106,7 @@ fn assert_private(directory: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_else_can_read_what_people_wrote() {
+async fn archive_files_are_readable_by_the_owner_only() {
     let world = World::archived().await;
     world.run(&["user", "add", "carol", "--generate"]).printed();
     assert!(assert_private(&world.shell.path("bluetick-data")) > 3);
@@ -114,7 +114,7 @@ async fn nobody_else_can_read_what_people_wrote() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_last_run_came_to_is_known_after_a_restart() {
+async fn last_archive_run_is_reported_after_a_restart() {
     let world = World::archived().await;
     let status = world.run(&["archive", "status"]).printed();
     assert!(status.contains("\nLast run       2"), "{status}");
@@ -129,7 +129,7 @@ async fn what_the_last_run_came_to_is_known_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_of_it_is_brought_back_and_then_it_can_be_switched_off() {
+async fn restore_all_allows_disabling_the_archive() {
     let world = World::archived().await;
     let off = &[("BLUETICK_ADMIN__KEY", ADMIN_KEY)];
     let launcher = world.launcher(off);
@@ -148,7 +148,7 @@ async fn all_of_it_is_brought_back_and_then_it_can_be_switched_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn erasing_somebody_who_is_not_there_finds_nothing_and_says_so() {
+async fn erasing_an_unknown_user_reports_that_nothing_was_found() {
     let world = World::archived().await;
     let printed = world.run(&["erase", "user", "alicia", "--yes"]).printed();
     assert!(printed.starts_with("Erased         nothing; no messages by alicia were found"), "{printed}");

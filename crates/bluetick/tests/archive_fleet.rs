@@ -77,7 +77,7 @@ async fn send_ten(server: &DynamoServer) -> ConversationId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_job_works_on_the_tables_themselves() {
+async fn every_archive_job_runs_on_the_fleet_tables() {
     let (server, redis) = (DynamoServer::shared().await, RedisServer::start());
     let shell = Shell::new();
     std::fs::create_dir(shell.path("objects")).unwrap();
@@ -91,7 +91,11 @@ async fn every_job_works_on_the_tables_themselves() {
     );
     shell.file("bluetick.toml", &settings);
     let warned = run(&shell, server, &["config", "check"]).await;
-    assert!(warned.stderr.contains("every node of the fleet has to see the same one"), "{}", warned.stderr);
+    assert!(
+        warned.stderr.contains("every node of the fleet must mount the same directory"),
+        "{}",
+        warned.stderr
+    );
     run(&shell, server, &["tables", "create"]).await.printed();
     let id = send_ten(server).await.to_string();
     let moved = run(&shell, server, &["archive", "run", "--partial"]).await.printed();

@@ -123,17 +123,17 @@ async fn there_and_back(kind: S3Kind) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn messages_go_to_a_bucket_and_come_back_as_they_were() {
+async fn archived_messages_return_unchanged_from_s3s_fs() {
     there_and_back(S3Kind::S3sFs).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn and_to_one_of_another_make() {
+async fn archived_messages_return_unchanged_from_ministack() {
     there_and_back(S3Kind::Ministack).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_bucket_is_away_everything_newer_goes_on_and_then_all_is_well_again() {
+async fn unavailable_bucket_leaves_new_messages_working_until_it_returns() {
     let mut world = World::start(S3Kind::S3sFs, "8").await;
     let before = world.everything().await;
     world.job("run", json!({"partial": true})).await;

@@ -37,7 +37,7 @@ fn said(shell: &Shell, from: usize) -> Vec<String> {
 }
 
 #[test]
-fn commands_on_a_directory_that_no_server_uses_are_written_down_with_who_ran_them() {
+fn offline_commands_are_audited_with_the_operating_system_user() {
     let shell = Shell::new();
     let password = shell.run(&["user", "add", "alice", "--generate"]).printed();
     let other = shell.run(&["user", "password", "alice", "--generate"]).printed();
@@ -70,7 +70,7 @@ fn commands_on_a_directory_that_no_server_uses_are_written_down_with_who_ran_the
 }
 
 #[tokio::test]
-async fn a_server_writes_down_its_start_its_end_and_what_commands_ask_of_it() {
+async fn server_audits_start_stop_and_requests_of_commands() {
     let shell = Shell::new();
     fs::create_dir(shell.path(DATA)).unwrap();
     let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &shell.path(DATA))
@@ -111,7 +111,7 @@ async fn a_server_writes_down_its_start_its_end_and_what_commands_ask_of_it() {
 }
 
 #[test]
-fn a_user_revoked_without_a_server_stays_out_when_there_is_one() {
+fn user_revoked_offline_stays_revoked_after_server_start() {
     let shell = Shell::new();
     let token = shell.run(&["token", "alice"]).printed();
     shell.run(&["user", "revoke", "alice"]).printed();
@@ -126,7 +126,7 @@ fn a_user_revoked_without_a_server_stays_out_when_there_is_one() {
 }
 
 #[test]
-fn where_nothing_can_be_written_down_nothing_is_done() {
+fn unwritable_audit_trail_refuses_the_command() {
     let shell = Shell::new();
     fs::create_dir_all(shell.path(DATA).join("audit.log")).unwrap();
     let refused = shell.run(&["user", "add", "alice", "--generate"]);
@@ -140,7 +140,7 @@ fn where_nothing_can_be_written_down_nothing_is_done() {
 }
 
 #[test]
-fn settings_of_the_trail_that_cannot_work_are_refused() {
+fn invalid_audit_settings_are_refused() {
     for (variable, value) in [
         ("BLUETICK_AUDIT__FILE", " "),
         ("BLUETICK_AUDIT__ROTATE_BYTES", "10"),

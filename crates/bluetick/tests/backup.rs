@@ -54,15 +54,15 @@ async fn open(address: &str, token: &str, body: Value) -> String {
 }
 
 /// A load of senders in one group and in pairs. They send until they are stopped.
-struct Crowd {
+struct ClientLoad {
     announce: watch::Sender<Situation>,
     senders: JoinSet<ClientLog>,
 }
 
-impl Crowd {
+impl ClientLoad {
     /// Starts the senders. `name` prefixes their message ids, so that several loads can use the
     /// same conversations in sequence.
-    fn talk(name: &str, address: &str, people: &[(String, String, Vec<String>)]) -> Crowd {
+    fn talk(name: &str, address: &str, people: &[(String, String, Vec<String>)]) -> ClientLoad {
         let (announce, situation) = watch::channel(Situation::default());
         announce.send_modify(|now| now.addresses = vec![address.to_owned()]);
         let mut senders = JoinSet::new();
@@ -77,7 +77,7 @@ impl Crowd {
             let (user, situation) = (user.clone(), situation.clone());
             senders.spawn(async move { ClientLog { sender: user, ..sender.run(situation).await } });
         }
-        Crowd { announce, senders }
+        ClientLoad { announce, senders }
     }
 
     async fn end(self) -> Vec<ClientLog> {
@@ -103,7 +103,7 @@ fn acknowledged(logs: &[ClientLog]) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_and_nothing_torn() {
+async fn backup_under_load_holds_all_earlier_acked_messages_and_no_partial_ones() {
     let shell = Shell::new();
     let live = shell.path("live");
     let server = launcher(&live).start().await;
@@ -123,12 +123,12 @@ async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_
     }
 
     // All of this is acknowledged before the first backup begins.
-    let before = Crowd::talk("before", &address, &people);
+    let before = ClientLoad::talk("before", &address, &people);
     while history(&address, &tokens[0], &group).await.len() < 200 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let before = before.end().await;
-    let during = Crowd::talk("during", &address, &people);
+    let during = ClientLoad::talk("during", &address, &people);
     let mut backups = Vec::new();
     for number in 0..3 {
         let to = format!("backup-{number}");
@@ -161,7 +161,7 @@ async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_
         assert_eq!(json!(messages), report["messages"]);
         assert!(epoch(&server.address, &tokens[0]).await.unwrap() > old_epoch);
         let in_group = history(&server.address, &tokens[0], &group).await.len();
-        let after = Crowd::talk("after", &server.address, &people);
+        let after = ClientLoad::talk("after", &server.address, &people);
         while history(&server.address, &tokens[0], &group).await.len() < in_group + 20 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -180,7 +180,7 @@ async fn a_backup_made_while_people_talk_holds_all_that_was_acknowledged_before_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_said_in_a_sentence() {
+async fn impossible_backup_or_restore_is_refused_with_a_reason() {
     let shell = Shell::new();
     let live = shell.path("live");
     let server = launcher(&live).start().await;
@@ -211,7 +211,7 @@ async fn what_cannot_be_done_is_said_in_a_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bucket_holds_a_backup_without_the_keys() {
+async fn backup_in_a_bucket_excludes_the_keys() {
     let objects = S3Server::start(S3Kind::S3sFs).await;
     let shell = Shell::new();
     let live = shell.path("live");
@@ -259,7 +259,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cold_copy_put_back_and_declared_restored_has_another_epoch_and_all_messages() {
+async fn restored_cold_copy_has_a_new_epoch_and_all_messages() {
     let shell = Shell::new();
     let data_dir = shell.path("data");
     let launcher = launcher(&data_dir);

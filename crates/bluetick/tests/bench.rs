@@ -31,7 +31,7 @@ fn report(arguments: &[&str], figures: &[&str], latencies: &[&str]) -> Value {
 const COSTS: [&str; 4] = ["fsyncs", "device_written_bytes", "server_peak_resident_bytes", "server_start_ms"];
 
 #[test]
-fn pairs_say_what_was_stored_and_delivered_and_what_it_cost() {
+fn bench_pairs_reports_stored_delivered_and_cpu_time() {
     let rates = ["stored_per_second", "delivered_per_second"];
     let processor = ["server_cpu_seconds_per_million_messages", "bench_cpu_seconds_per_million_messages"];
     let figures = [&rates[..], &processor, &COSTS].concat();
@@ -47,14 +47,14 @@ fn pairs_say_what_was_stored_and_delivered_and_what_it_cost() {
 }
 
 #[test]
-fn a_group_says_what_was_delivered() {
+fn bench_group_reports_delivered_messages() {
     let figures = ["delivered_per_second", "server_cpu_seconds_per_million_deliveries"];
     let arguments = ["group", "--members", "5", "--senders", "2", "--window", "2", "--seconds", "1"];
     report(&arguments, &[&figures[..], &COSTS].concat(), &["send_to_ack"]);
 }
 
 #[test]
-fn history_says_how_many_pages_there_were() {
+fn bench_history_reports_page_count() {
     let arguments =
         ["history", "--conversations", "5", "--messages", "30", "--readers", "2", "--seconds", "1"];
     let figures = ["pages_per_second", "server_cpu_seconds_per_million_pages"];
@@ -62,7 +62,7 @@ fn history_says_how_many_pages_there_were() {
 }
 
 #[test]
-fn idle_connections_and_those_that_come_back_are_counted() {
+fn bench_idle_and_reconnect_report_connection_counts() {
     let figures = [
         "sessions_per_second",
         "server_cpu_seconds_per_million_connections",
@@ -75,7 +75,7 @@ fn idle_connections_and_those_that_come_back_are_counted() {
 }
 
 #[test]
-fn the_store_stands_beside_two_bare_logs_and_may_be_full() {
+fn bench_store_compares_with_bare_logs_and_accepts_a_filled_store() {
     let figures = [
         "stored_per_second",
         "share_of_bare_group_commit_percent",
@@ -91,13 +91,13 @@ fn the_store_stands_beside_two_bare_logs_and_may_be_full() {
 }
 
 #[test]
-fn an_inbox_has_pages_marks_and_receipts() {
+fn bench_inbox_reports_pages_read_state_and_receipts() {
     let arguments = ["inbox", "--conversations", "20", "--seconds", "1", "--in-flight", "10"];
     report(&arguments, &["marks_per_second", "receipts_per_second"], &["mark", "receipts"]);
 }
 
 #[test]
-fn every_attack_is_made_and_honest_acks_stand_beside_quiet_ones() {
+fn bench_attack_runs_every_attack_and_compares_honest_ack_latency() {
     let quiet = ["quiet_ack_p50_ms", "quiet_ack_p99_ms", "quiet_server_cores", "server_peak_resident_bytes"];
     let sizes =
         ["attack", "--pairs", "2", "--rate", "50", "--seconds", "1", "--rounds", "1", "--connections", "100"];
@@ -127,7 +127,7 @@ fn every_attack_is_made_and_honest_acks_stand_beside_quiet_ones() {
 }
 
 #[test]
-fn a_kept_store_serves_the_next_run_and_refuses_another_kind() {
+fn kept_bench_store_is_reused_and_refuses_other_parameters() {
     let shell = Shell::new();
     let run = |stored: &str| {
         let sizes = ["bench", "pairs", "--pairs", "2", "--window", "1", "--seconds", "1", "--keep"];

@@ -166,7 +166,7 @@ impl Terminal {
     fn sign_up_with(home: &Path, server: &str, user: &str, more: &[&str]) -> Terminal {
         let arguments = [&["--server", server, "--user", user, "--sign-up"], more].concat();
         let terminal = Terminal::start(home, &arguments);
-        for prompt in ["New password of", "Again:"] {
+        for prompt in ["New password of", "Repeat the password:"] {
             terminal.wait_for(prompt);
             terminal.press(&format!("{PASSWORD}\r"));
         }
@@ -246,7 +246,7 @@ impl Server {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_people_chat_in_two_terminals_also_over_a_restart_of_the_server() {
+async fn terminal_chat_continues_after_a_server_restart() {
     let mut server = Server::start().await;
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let alice = Terminal::sign_up(homes[0].path(), &server.url(), "alice");
@@ -303,7 +303,7 @@ async fn two_people_chat_in_two_terminals_also_over_a_restart_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_written_without_a_network_goes_out_the_next_time() {
+async fn message_written_offline_is_sent_at_the_next_start() {
     let mut server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
@@ -341,7 +341,7 @@ async fn what_was_written_without_a_network_goes_out_the_next_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_being_written_stays_with_its_conversation_also_over_a_restart() {
+async fn draft_stays_with_its_conversation_after_a_restart() {
     let server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
@@ -375,7 +375,7 @@ async fn what_is_being_written_stays_with_its_conversation_also_over_a_restart()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_cannot_steer_the_terminal_and_any_size_will_do() {
+async fn control_characters_are_neutralised_and_every_terminal_size_works() {
     let server = Server::start().await;
     let homes = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let bob = Terminal::sign_up(homes[1].path(), &server.url(), "bob");
@@ -410,7 +410,7 @@ async fn a_message_cannot_steer_the_terminal_and_any_size_will_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_colours_the_ticks_say_it_in_words() {
+async fn no_color_shows_ticks_as_words() {
     let server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
@@ -437,7 +437,7 @@ async fn without_colours_the_ticks_say_it_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_kept_log_in_that_is_not_good_any_more_is_told_and_asked_for_again() {
+async fn expired_stored_login_is_reported_and_asked_for_again() {
     let server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::sign_up(home.path(), &server.url(), "alice");
@@ -462,7 +462,7 @@ async fn a_kept_log_in_that_is_not_good_any_more_is_told_and_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_token_that_turns_out_to_be_somebody_elses_ends_it_in_one_sentence() {
+async fn token_of_another_user_ends_the_client_with_one_error() {
     let mut server = Server::start().await;
     let home = tempfile::tempdir().unwrap();
     let bob = Terminal::sign_up(home.path(), &server.url(), "bob");
@@ -482,7 +482,7 @@ async fn a_token_that_turns_out_to_be_somebody_elses_ends_it_in_one_sentence() {
 }
 
 #[test]
-fn whoever_gives_up_at_the_password_gets_the_terminal_back_as_it_was() {
+fn cancelled_password_prompt_restores_the_terminal() {
     let home = tempfile::tempdir().unwrap();
     let data_dir = home.path().join("data");
     let chat = ["--server", "http://127.0.0.1:1", "--user", "alice"];
@@ -505,7 +505,7 @@ fn interrupts_are_ignored() -> bool {
 }
 
 #[test]
-fn a_wrong_password_and_a_missing_server_are_told_in_one_sentence() {
+fn wrong_password_and_unreachable_server_print_one_error() {
     let home = tempfile::tempdir().unwrap();
     let alice = Terminal::start(home.path(), &["--server", "http://127.0.0.1:1", "--user", "alice"]);
     alice.wait_for("Password of alice");
@@ -524,7 +524,7 @@ fn a_wrong_password_and_a_missing_server_are_told_in_one_sentence() {
 
 /// Uses a self-signed certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_tls_is_believed_by_the_certificates_one_names_and_by_no_others() {
+async fn tls_server_is_trusted_only_through_the_named_ca_file() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name).display().to_string();
     let (certificate, key) = (path("server.pem"), path("server.key"));

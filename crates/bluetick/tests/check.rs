@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use support::Shell;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_says_sound_damaged_or_not_looked_through() {
+async fn check_reports_sound_damaged_or_unchecked() {
     let shell = Shell::new();
     let nothing = shell.run(&["check", "--data-dir", "nowhere"]).refused();
     assert!(nothing.contains("there is no store here"), "{nothing}");

@@ -106,7 +106,7 @@ fn invalid_settings_stop_every_command_before_it_writes() {
 #[test]
 fn missing_config_file_is_reported_by_name() {
     let sentence = Shell::new().run(&["serve", "--config", "missing.toml"]).refused();
-    assert_eq!(sentence, "bluetick: there is no settings file missing.toml (named by --config)\n");
+    assert_eq!(sentence, "bluetick: the settings file missing.toml does not exist (named by --config)\n");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn mistakes(shell: &Shell, arguments: &[&str]) -> Outcome {
 }
 
 #[test]
-fn every_mistake_is_one_line_and_valid_settings_are_shown() {
+fn each_settings_error_is_one_line_and_valid_settings_are_shown() {
     let shell = Shell::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let listen = taken.local_addr().unwrap().to_string();
@@ -73,7 +73,7 @@ fn every_mistake_is_one_line_and_valid_settings_are_shown() {
 }
 
 #[test]
-fn serve_names_every_mistake_too() {
+fn serve_reports_every_settings_error() {
     let shell = Shell::new();
     shell.file("bluetick.toml", "[limits]\nsend_per_second = 1\n[log]\nformat = \"jsn\"\n");
     let outcome = shell.run(&["serve"]);
@@ -95,7 +95,7 @@ fn serve_names_every_mistake_too() {
 }
 
 #[test]
-fn a_directory_that_is_missing_is_fine_where_it_can_be_made() {
+fn missing_data_directory_passes_when_it_can_be_created() {
     let shell = Shell::new();
     shell.run(&["config", "check", "--data-dir", "new/data", "--listen", "127.0.0.1:0"]).printed();
     assert_eq!(content(shell.directory.path()), []);
@@ -190,7 +190,7 @@ fn new_data_directory_without_space_for_a_log_segment_is_refused_as_serve_does()
 }
 
 #[test]
-fn keys_and_files_of_the_data_directory_that_cannot_be_used_are_named() {
+fn unusable_keys_and_files_in_the_data_directory_are_reported() {
     let shell = Shell::new();
     for name in ["data", "data/LOCK", "data/tables"] {
         fs::create_dir(shell.path(name)).unwrap();
@@ -222,7 +222,7 @@ fn mistake_in_a_setting_is_reported_once() {
 }
 
 #[test]
-fn settings_only_looks_at_names_and_values_alone() {
+fn settings_only_checks_names_and_values_without_the_data_directory() {
     let shell = Shell::new();
     shell.file("bluetick-data", "this is a file");
     shell.run(&["config", "check", "--settings-only"]).printed();
@@ -262,7 +262,7 @@ fn names_and_key_files_of_another_machine_pass_settings_only_and_fail_check_and_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_with_the_same_settings_is_named_by_process_and_address() {
+async fn running_server_with_the_same_settings_is_named_by_process_and_address() {
     let shell = Shell::new();
     let data_dir = shell.path("data");
     fs::create_dir(&data_dir).unwrap();

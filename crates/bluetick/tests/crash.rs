@@ -38,14 +38,14 @@ async fn checkpoints_of(address: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_doubled_or_moved_by_two_dozen_kills() {
+async fn two_dozen_kills_keep_every_acked_message_once_at_its_seq() {
     traffic_under_kills(&[]).await;
 }
 
 /// Archives messages as soon as they are in the tables, in small segments, so that kills hit every
 /// step of the archiver.
 #[tokio::test(flavor = "multi_thread")]
-async fn nor_while_all_of_it_moves_to_the_archive() {
+async fn two_dozen_kills_during_archiving_keep_every_acked_message_once() {
     let settings = [
         ("BLUETICK_ARCHIVE__ENGINE", "directory"),
         ("BLUETICK_ARCHIVE__AGE_SECONDS", "0"),

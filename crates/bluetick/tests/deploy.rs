@@ -96,7 +96,7 @@ fn settings_file(text: &str) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn every_variable_is_a_setting() {
+fn every_deployed_environment_variable_is_a_setting() {
     let known = catalogue();
     for (path, text) in deployed().into_iter().chain(operators_documents()) {
         for variable in words(&text, "BLUETICK_").filter(|word| !NOT_SETTINGS.contains(word)) {
@@ -111,7 +111,7 @@ fn every_variable_is_a_setting() {
 }
 
 #[test]
-fn every_key_of_a_settings_file_is_a_setting_also_where_it_is_commented_out() {
+fn every_key_in_deployed_settings_files_is_a_setting_even_commented_out() {
     let known = catalogue();
     let files =
         deployed().into_iter().filter(|(path, _)| path.extension().is_some_and(|kind| kind == "toml"));
@@ -129,7 +129,7 @@ fn every_key_of_a_settings_file_is_a_setting_also_where_it_is_commented_out() {
 }
 
 #[test]
-fn the_values_are_ones_that_a_server_starts_with() {
+fn deployed_settings_pass_config_check() {
     for (path, text) in deployed() {
         let shell = Shell::new();
         let mut command = shell.command(&["config", "check", "--settings-only"]);
@@ -194,7 +194,7 @@ fn balancer_of_compose_is_the_only_trusted_proxy_and_replaces_the_clients_header
 }
 
 #[test]
-fn yaml_is_yaml() {
+fn every_deployed_yaml_file_parses() {
     let is_yaml = |path: &Path| path.extension().is_some_and(|kind| kind == "yaml");
     for (path, text) in deployed().into_iter().filter(|(path, _)| is_yaml(path)) {
         let documents = YamlLoader::load_from_str(&text);
@@ -209,7 +209,7 @@ fn yaml_is_yaml() {
 }
 
 #[test]
-fn kustomize_takes_every_manifest_but_the_example() {
+fn kustomization_lists_every_manifest_except_the_example() {
     let folder = root().join("deploy/kubernetes");
     let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
     let kustomization = &YamlLoader::load_from_str(&text).unwrap()[0];
@@ -224,7 +224,7 @@ fn kustomize_takes_every_manifest_but_the_example() {
 }
 
 #[test]
-fn a_node_is_given_longer_to_stop_than_it_takes() {
+fn termination_grace_period_exceeds_the_drain_time() {
     let read = |name: &str| fs::read_to_string(root().join("deploy").join(name)).unwrap();
     let number = |text: &str, before: &str| -> u64 {
         let after = text.split_once(before).unwrap_or_else(|| panic!("no {before}")).1;
@@ -247,7 +247,7 @@ fn a_node_is_given_longer_to_stop_than_it_takes() {
 }
 
 #[tokio::test]
-async fn every_metric_in_an_alert_or_a_document_is_counted() {
+async fn every_metric_named_in_alerts_and_documents_is_exported() {
     let directory = tempfile::tempdir().unwrap();
     let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), directory.path()).start().await;
     let counted = http::get_text(&server.address, "/metrics").await.unwrap();
@@ -270,7 +270,7 @@ async fn every_metric_in_an_alert_or_a_document_is_counted() {
 }
 
 #[tokio::test]
-async fn the_health_check_of_an_image_succeeds_while_a_server_takes_work_and_fails_when_there_is_none() {
+async fn image_health_check_succeeds_with_a_ready_server_and_fails_without() {
     let directory = tempfile::tempdir().unwrap();
     let server = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), directory.path()).start().await;
     let (shell, address) = (Shell::new(), server.address.clone());
@@ -281,5 +281,5 @@ async fn the_health_check_of_an_image_succeeds_while_a_server_takes_work_and_fai
     server.kill().await;
     let outcome = shell.run(&["health", "--url", &url]);
     assert_eq!(outcome.code, 1);
-    assert!(outcome.stderr.contains("nobody answers on"), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("no server answers on"), "{}", outcome.stderr);
 }

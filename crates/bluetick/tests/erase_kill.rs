@@ -112,7 +112,7 @@ fn assert_no_remains(directory: &Path, texts: &[String], at: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_accepted_erasure_is_finished_after_kills_at_many_moments() {
+async fn accepted_erasure_finishes_after_kills_at_different_times() {
     let (world, mut server) = World::new().await;
     let launcher = world.launcher();
     let mut texts = Vec::new();
@@ -140,7 +140,7 @@ async fn an_accepted_erasure_is_finished_after_kills_at_many_moments() {
 /// `bluetick erase` on a directory that no server uses: once to completion, and then killed at
 /// several moments after it has reported progress.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_on_a_stopped_store_is_finished_by_the_next_server() {
+async fn interrupted_offline_erasure_is_finished_by_the_next_server() {
     let (world, mut server) = World::new().await;
     let launcher = world.launcher();
     let mut texts = Vec::new();

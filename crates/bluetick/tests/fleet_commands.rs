@@ -10,7 +10,7 @@ use bluetick_testkit::dynamo::DynamoServer;
 use bluetick_testkit::redis::RedisServer;
 use support::{Outcome, Shell};
 
-struct Desk {
+struct CommandSetup {
     /// The empty working directory of the commands.
     shell: Shell,
     /// The directory of the settings and of an embedded store.
@@ -18,7 +18,7 @@ struct Desk {
     server: &'static DynamoServer,
 }
 
-impl Desk {
+impl CommandSetup {
     async fn run(&self, arguments: &[&str]) -> Outcome {
         let mut command = self.shell.command(arguments);
         command.envs(self.server.credentials()).env("BLUETICK_CONFIG", self.elsewhere.path("fleet.toml"));
@@ -32,8 +32,8 @@ impl Desk {
 #[tokio::test(flavor = "multi_thread")]
 async fn fleet_commands_leave_the_working_directory_empty() {
     let (server, redis) = (DynamoServer::shared().await, RedisServer::start());
-    let desk = Desk { shell: Shell::new(), elsewhere: Shell::new(), server };
-    fs::create_dir(desk.elsewhere.path("cold")).unwrap();
+    let setup = CommandSetup { shell: Shell::new(), elsewhere: Shell::new(), server };
+    fs::create_dir(setup.elsewhere.path("cold")).unwrap();
     let settings = format!(
         "[store]\nengine = \"dynamodb\"\n[store.dynamodb]\nendpoint = \"{}\"\nregion = \"us-east-1\"\n\
          table_prefix = \"commands_\"\ndeadline_ms = 30000\nattempt_timeout_ms = 10000\n\
@@ -41,14 +41,14 @@ async fn fleet_commands_leave_the_working_directory_empty() {
          [archive]\nengine = \"directory\"\ndirectory = \"{}\"\n",
         server.endpoint(),
         redis.url(),
-        desk.elsewhere.path("cold").display()
+        setup.elsewhere.path("cold").display()
     );
-    desk.elsewhere.file("fleet.toml", &settings);
-    let old = desk.elsewhere.path("old");
+    setup.elsewhere.file("fleet.toml", &settings);
+    let old = setup.elsewhere.path("old");
     let old = old.to_str().unwrap();
-    desk.elsewhere.run(&["user", "add", "bob", "--generate", "--data-dir", old]).printed();
+    setup.elsewhere.run(&["user", "add", "bob", "--generate", "--data-dir", old]).printed();
 
-    let missing = desk.run(&["config", "check"]).await;
+    let missing = setup.run(&["config", "check"]).await;
     assert_eq!(missing.code, 2, "{}", missing.stderr);
     assert!(missing.stderr.contains("`bluetick tables create`"), "{}", missing.stderr);
     for arguments in [
@@ -70,7 +70,7 @@ async fn fleet_commands_leave_the_working_directory_empty() {
         &["config", "check"],
         &["plan", "--brief"],
     ] {
-        let outcome = desk.run(arguments).await;
+        let outcome = setup.run(arguments).await;
         assert_eq!(outcome.code, 0, "{arguments:?}: {}{}", outcome.stdout, outcome.stderr);
         let is_trail = |line: &&str| line.starts_with('{') && line.contains("\"act\"");
         let written_down = outcome.stderr.lines().filter(is_trail).count();
@@ -89,22 +89,22 @@ async fn fleet_commands_leave_the_working_directory_empty() {
         &["check"],
         &["erase", "user", "alice"],
     ] {
-        let outcome = desk.run(arguments).await;
+        let outcome = setup.run(arguments).await;
         assert_eq!(outcome.code, 2, "{arguments:?}: {}{}", outcome.stdout, outcome.stderr);
     }
-    desk.elsewhere.file("fleet.toml", &settings[..settings.find("directory = ").unwrap()]);
-    let lost = desk.run(&["archive", "status"]).await;
+    setup.elsewhere.file("fleet.toml", &settings[..settings.find("directory = ").unwrap()]);
+    let lost = setup.run(&["archive", "status"]).await;
     assert!(lost.code == 2 && lost.stderr.contains("archive.directory"), "{}", lost.stderr);
-    desk.run(&["user", "show", "alice"]).await.printed();
-    let unmounted = desk.elsewhere.path("unmounted");
-    desk.elsewhere.file("fleet.toml", &settings.replace("/cold\"", "/unmounted\""));
+    setup.run(&["user", "show", "alice"]).await.printed();
+    let unmounted = setup.elsewhere.path("unmounted");
+    setup.elsewhere.file("fleet.toml", &settings.replace("/cold\"", "/unmounted\""));
     for arguments in [
         &["archive", "run"][..],
         &["archive", "status"],
         &["erase", "user", "bob", "--yes"],
         &["user", "show", "bob"],
     ] {
-        let outcome = desk.run(arguments).await;
+        let outcome = setup.run(arguments).await;
         assert!(!unmounted.exists(), "{arguments:?} creates the archive directory");
         if arguments[0] == "user" {
             outcome.printed();

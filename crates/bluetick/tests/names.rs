@@ -28,7 +28,7 @@ async fn is_accepted(server: &ServerProcess, token: &str) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_with_a_token_from_the_command_line_cannot_be_signed_up_for() {
+async fn name_with_a_command_line_token_refuses_sign_up() {
     let shell = Shell::new();
     // Without a server, and without a data directory.
     let alone = shell.run(&["token", "alone"]).printed();
@@ -154,7 +154,7 @@ async fn check_lists_lookalike_members_that_are_only_in_the_log() {
 }
 
 #[test]
-fn a_check_lists_names_that_look_alike_and_calls_the_store_sound() {
+fn check_lists_lookalike_names_and_reports_a_sound_store() {
     let shell = Shell::new();
     for name in ["alice", "Alice", "bob"] {
         shell.run(&["token", name]).printed();

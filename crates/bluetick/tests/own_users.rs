@@ -21,7 +21,7 @@ async fn sign_up(address: &str, user: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn a_name_that_was_given_a_token_cannot_be_signed_up_for() {
+async fn name_with_a_minted_token_refuses_sign_up() {
     let data_dir = tempfile::tempdir().unwrap();
     let server = launcher(&data_dir).start().await;
     let body = json!({"user_id": "customer-1"});
@@ -58,7 +58,7 @@ async fn token_command_shows_why_a_server_with_a_public_key_signs_no_token() {
 }
 
 #[tokio::test]
-async fn a_secret_shared_with_the_operators_product_closes_sign_up_unless_it_is_asked_for() {
+async fn shared_secret_disables_sign_up_unless_configured_otherwise() {
     let data_dir = tempfile::tempdir().unwrap();
     let with_secret = launcher(&data_dir).with("BLUETICK_AUTH__HS256_SECRET", &"s".repeat(32));
     let server = with_secret.start().await;

@@ -15,7 +15,7 @@ const MARK: &str = "<!-- bluetick plan ";
 const FENCE: &str = "\n```text\n";
 
 #[test]
-fn the_figures_in_the_documents_are_what_the_program_says() {
+fn figures_in_documents_match_the_plan_command() {
     for (name, least) in [("guides/sizing.md", 1), ("explanation/fleet.md", 2)] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
         let text = fs::read_to_string(&path).unwrap();
@@ -52,7 +52,7 @@ fn with_figures(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn numbers_are_written_as_people_write_them() {
+fn numbers_accept_suffixes_and_separators() {
     let shell = Shell::new();
     let short = shell.run(&["plan", "--messages-per-day", "100b"]).printed();
     let long = shell.run(&["plan", "--messages-per-day", "100e9"]).printed();
@@ -61,7 +61,7 @@ fn numbers_are_written_as_people_write_them() {
 }
 
 #[test]
-fn json_has_every_figure_with_its_formula_and_adds_up() {
+fn json_contains_every_figure_with_its_formula_and_consistent_sums() {
     let printed = Shell::new().run(&["plan", "--messages-per-day", "1b", "--json"]).printed();
     let plan: Value = serde_json::from_str(&printed).unwrap();
     let number = |value: &Value| value.as_f64().unwrap();
@@ -75,7 +75,7 @@ fn json_has_every_figure_with_its_formula_and_adds_up() {
 }
 
 #[test]
-fn prices_are_the_operators_own() {
+fn price_flags_replace_the_default_prices() {
     let prices = ["write", "read", "table", "backup", "object", "put", "redis", "node"];
     let free: Vec<String> = prices.iter().map(|what| format!("--{what}-price=0")).collect();
     let free: Vec<&str> = ["plan", "--json"].into_iter().chain(free.iter().map(String::as_str)).collect();
@@ -86,7 +86,7 @@ fn prices_are_the_operators_own() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_plan_arguments_are_refused() {
     let shell = Shell::new();
     for arguments in [
         &["plan", "--messages-per-day", "many"][..],
@@ -101,7 +101,7 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn its_help_teaches_by_example() {
+fn plan_help_contains_examples() {
     let printed = Shell::new().run(&["plan", "--help"]).printed();
     assert!(
         printed.contains("Examples:") && printed.contains("  bluetick plan --messages-per-day"),

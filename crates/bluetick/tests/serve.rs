@@ -114,7 +114,7 @@ impl Drop for Server {
 }
 
 #[test]
-fn the_first_start_says_where_to_click_and_makes_its_keys() {
+fn first_start_prints_the_url_and_creates_keys() {
     let shell = Shell::new();
     let server = Server::start(&shell);
     let data_dir = shell.path("bluetick-data");
@@ -125,7 +125,7 @@ fn the_first_start_says_where_to_click_and_makes_its_keys() {
 }
 
 #[test]
-fn the_command_in_the_banner_makes_a_user_while_the_server_runs() {
+fn banner_command_creates_a_user_while_the_server_runs() {
     let shell = Shell::new();
     let server = Server::start(&shell);
     let add = ["user", "add", "alice", "--display-name", "Alice", "--password-stdin"];
@@ -146,7 +146,7 @@ fn the_command_in_the_banner_makes_a_user_while_the_server_runs() {
 }
 
 #[test]
-fn a_user_made_without_a_server_can_log_in_later() {
+fn user_created_offline_can_log_in_later() {
     let shell = Shell::new();
     shell.run_with_input("correct horse\n", &["user", "add", "alice", "--password-stdin"]).printed();
     let shown = shell.run(&["user", "show", "alice"]).printed();
@@ -155,15 +155,15 @@ fn a_user_made_without_a_server_can_log_in_later() {
 }
 
 #[test]
-fn looking_for_a_user_in_a_mistyped_directory_makes_nothing() {
+fn user_show_in_a_missing_directory_creates_nothing() {
     let shell = Shell::new();
     let sentence = shell.run(&["user", "show", "alice", "--data-dir", "dta"]).refused();
-    assert_eq!(sentence, "bluetick: there is no data directory dta\n");
+    assert_eq!(sentence, "bluetick: the data directory dta does not exist\n");
     assert!(!shell.path("dta").exists());
 }
 
 #[test]
-fn a_configured_admin_key_is_needed_by_the_tools_too() {
+fn commands_use_the_configured_admin_key() {
     let shell = Shell::new();
     let key = ("BLUETICK_ADMIN__KEY", "the operator's own key".replace(' ', "-"));
     let _server = Server::start_with(&shell, &[(key.0, &key.1)]);
@@ -173,7 +173,7 @@ fn a_configured_admin_key_is_needed_by_the_tools_too() {
 }
 
 #[test]
-fn a_token_signed_at_the_keyboard_opens_the_server() {
+fn token_from_the_command_line_is_accepted_by_the_server() {
     let shell = Shell::new();
     let server = Server::start(&shell);
     let token = shell.run(&["token", "alice"]).printed();
@@ -191,7 +191,7 @@ fn a_token_signed_at_the_keyboard_opens_the_server() {
 }
 
 #[test]
-fn a_data_directory_in_use_is_refused_with_who_uses_it() {
+fn data_directory_in_use_is_refused_with_the_process_that_uses_it() {
     let shell = Shell::new();
     let server = Server::start(&shell);
     let second = shell.run(&["serve", "--listen", "127.0.0.1:0"]);
@@ -202,7 +202,7 @@ fn a_data_directory_in_use_is_refused_with_who_uses_it() {
 }
 
 #[test]
-fn an_address_in_use_is_named_and_the_directory_is_free_again() {
+fn address_in_use_is_reported_and_the_directory_is_released() {
     let shell = Shell::new();
     let server = Server::start(&shell);
     let listen = server.address.to_string();
@@ -213,7 +213,7 @@ fn an_address_in_use_is_named_and_the_directory_is_free_again() {
 }
 
 #[test]
-fn sigterm_and_ctrl_c_end_it_in_good_order_and_users_stay() {
+fn sigterm_and_ctrl_c_shut_down_gracefully_and_keep_users() {
     let shell = Shell::new();
     for signal in [Signal::TERM, Signal::INT] {
         let server = Server::start(&shell);
@@ -230,7 +230,7 @@ fn sigterm_and_ctrl_c_end_it_in_good_order_and_users_stay() {
 }
 
 #[test]
-fn a_second_signal_stops_at_once() {
+fn second_signal_stops_immediately() {
     let shell = Shell::new();
     let mut server = Server::start_with(&shell, &[("BLUETICK_SERVER__DRAIN_SECONDS", "600")]);
     // An incomplete request delays the drain.
@@ -243,11 +243,11 @@ fn a_second_signal_stops_at_once() {
     server.signal(Signal::TERM);
     let (status, log) = server.ended();
     assert_eq!(status.code(), Some(1), "{log}");
-    assert!(log.contains("stopped at once"), "{log}");
+    assert!(log.contains("stopped immediately"), "{log}");
 }
 
 #[test]
-fn logs_are_json_where_there_is_no_terminal_and_hold_no_secrets() {
+fn logs_without_a_terminal_are_json_and_contain_no_secrets() {
     let shell = Shell::new();
     let secret = "the-admin-key-of-this-test";
     let server = Server::start_with(&shell, &[("BLUETICK_ADMIN__KEY", secret), ("BLUETICK_LOG", "trace")]);

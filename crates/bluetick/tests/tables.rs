@@ -11,13 +11,13 @@ use tokio::net::TcpStream;
 
 /// A working directory with settings for its own tables. No Redis runs, because the
 /// program checks the tables before it connects to Redis.
-struct Desk {
+struct CommandSetup {
     shell: Shell,
     server: &'static DynamoServer,
 }
 
-impl Desk {
-    async fn new(prefix: &str) -> Desk {
+impl CommandSetup {
+    async fn new(prefix: &str) -> CommandSetup {
         let server = DynamoServer::shared().await;
         let shell = Shell::new();
         let settings = format!(
@@ -26,7 +26,7 @@ impl Desk {
             server.endpoint()
         );
         shell.file("bluetick.toml", &settings);
-        Desk { shell, server }
+        CommandSetup { shell, server }
     }
 
     async fn run(&self, arguments: &[&str]) -> Outcome {
@@ -53,22 +53,22 @@ impl Desk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_are_made_once_and_found_right_then() {
-    let desk = Desk::new("made_").await;
-    let printed = desk.run(&["tables", "create"]).await.printed();
+async fn tables_create_is_idempotent_and_passes_tables_check() {
+    let setup = CommandSetup::new("made_").await;
+    let printed = setup.run(&["tables", "create"]).await.printed();
     assert_eq!(printed.lines().count(), 9, "{printed}");
     assert!(printed.lines().all(|line| line.contains(": made")), "{printed}");
     assert!(printed.starts_with("table made_messages: made"), "{printed}");
-    let again = desk.run(&["tables", "create"]).await.printed();
+    let again = setup.run(&["tables", "create"]).await.printed();
     assert!(again.lines().count() == 9 && !again.contains("made;"), "{again}");
-    let checked = desk.run(&["tables", "check"]).await.printed();
-    assert!(checked.ends_with("the tables are as they must be\n"), "{checked}");
+    let checked = setup.run(&["tables", "check"]).await.printed();
+    assert!(checked.ends_with("the tables are correct\n"), "{checked}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_tables_names_them_and_what_makes_them() {
-    let desk = Desk::new("none_").await;
-    let outcome = desk.run(&["serve", "--listen", "127.0.0.1:0"]).await;
+async fn server_without_tables_names_them_and_the_create_command() {
+    let setup = CommandSetup::new("none_").await;
+    let outcome = setup.run(&["serve", "--listen", "127.0.0.1:0"]).await;
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     let sentence = outcome.stderr.lines().last().unwrap();
     assert!(sentence.contains("table none_messages is missing"), "{sentence}");
@@ -77,27 +77,27 @@ async fn a_server_without_tables_names_them_and_what_makes_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_missing_or_unprotected_is_a_line_each_and_a_failure() {
-    let desk = Desk::new("odd_").await;
-    let missing = desk.run(&["tables", "check"]).await;
+async fn missing_or_unprotected_tables_are_one_line_each_and_a_failure() {
+    let setup = CommandSetup::new("odd_").await;
+    let missing = setup.run(&["tables", "check"]).await;
     assert_eq!(missing.code, 1);
     assert_eq!(missing.stdout.lines().next(), Some("table odd_messages is missing"));
-    assert!(missing.stderr.contains("nothing starts with 9 tables wrong or missing"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("no node starts with 9 tables wrong or missing"), "{}", missing.stderr);
 
-    desk.run(&["tables", "create"]).await.printed();
-    desk.ask("UpdateTable", r#"{"TableName":"odd_rooms","DeletionProtectionEnabled":false}"#).await;
-    let unprotected = desk.run(&["tables", "check"]).await;
+    setup.run(&["tables", "create"]).await.printed();
+    setup.ask("UpdateTable", r#"{"TableName":"odd_rooms","DeletionProtectionEnabled":false}"#).await;
+    let unprotected = setup.run(&["tables", "check"]).await;
     assert_eq!(unprotected.code, 1);
     assert!(unprotected.stdout.contains("table odd_rooms: deletion protection is off\n"));
     assert!(unprotected.stderr.contains("the tables work, and 1 safety is off"), "{}", unprotected.stderr);
 
-    let mended = desk.run(&["tables", "create"]).await.printed();
+    let mended = setup.run(&["tables", "create"]).await.printed();
     assert!(mended.contains("table odd_rooms: deletion protection switched on"), "{mended}");
-    desk.run(&["tables", "check"]).await.printed();
+    setup.run(&["tables", "check"]).await.printed();
 }
 
 #[test]
-fn the_embedded_store_has_no_tables_elsewhere_and_says_what_to_set() {
+fn tables_command_on_the_embedded_store_names_the_required_setting() {
     for arguments in [["tables", "create"], ["tables", "check"]] {
         let shell = Shell::new();
         let sentence = shell.run(&arguments).refused();
@@ -123,19 +123,19 @@ fn tables_check_reports_an_unreachable_engine_within_the_deadline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_that_were_too_busy_for_one_partition_are_listed() {
-    let desk = Desk::new("hot_").await;
-    desk.run(&["tables", "create"]).await.printed();
-    let none = desk.run(&["hot"]).await.printed();
-    assert_eq!(none, "no conversation was ever too busy for one partition\n");
+async fn hot_lists_conversations_too_busy_for_one_partition() {
+    let setup = CommandSetup::new("hot_").await;
+    setup.run(&["tables", "create"]).await.printed();
+    let none = setup.run(&["hot"]).await.printed();
+    assert_eq!(none, "no conversation has ever been too busy for one partition\n");
     let id = "g0w3ge1r70w3ge1r70w3ge1r7";
     let put = |item: &str| format!("{{\"TableName\":\"hot_hot_registry\",\"Item\":{item}}}");
     let busy = format!(
         "{{\"conversation_id\":{{\"S\":\"{id}\"}},\"version\":{{\"N\":\"3\"}},\"horizon\":{{\"N\":\"4096\"}},\
          \"epochs\":{{\"S\":\"1025:2:64,2049:5:64\"}}}}"
     );
-    desk.ask("PutItem", &put(&busy)).await;
-    let listed = desk.run(&["hot"]).await.printed();
+    setup.ask("PutItem", &put(&busy)).await;
+    let listed = setup.run(&["hot"]).await.printed();
     let line = listed.lines().nth(1).unwrap();
     assert!(line.starts_with(id) && line.ends_with("2 from 1,025, 5 from 2,049"), "{listed}");
 }

@@ -184,7 +184,7 @@ fn client(world: &World, options: &[&str], asked: &str) -> (bool, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_chat_over_tls_and_every_answer_tells_browsers_to_stay_with_it() {
+async fn chat_works_over_tls_and_every_response_has_the_hsts_header() {
     let world = World::start(&[]).await;
     world.pair().await.talk().await;
     let question = "GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -200,7 +200,7 @@ async fn people_chat_over_tls_and_every_answer_tells_browsers_to_stay_with_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_sighup_new_connections_are_shown_the_new_certificate_and_old_ones_go_on() {
+async fn sighup_gives_new_connections_the_new_certificate_and_keeps_old_ones() {
     // Disable the periodic reload.
     let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
     let mut pair = world.pair().await;
@@ -213,7 +213,7 @@ async fn on_sighup_new_connections_are_shown_the_new_certificate_and_old_ones_go
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changed_files_are_noticed_and_those_that_are_no_pair_change_nothing() {
+async fn changed_certificate_files_are_loaded_and_mismatched_pairs_ignored() {
     let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "1")]).await;
     let mut pair = world.pair().await;
     show(&world.shell, "two", "one");
@@ -232,7 +232,7 @@ async fn changed_files_are_noticed_and_those_that_are_no_pair_change_nothing() {
 }
 
 #[test]
-fn a_server_that_cannot_show_a_certificate_says_why_and_does_not_start_as_config_check_does() {
+fn unusable_certificate_stops_serve_and_config_check_with_a_reason() {
     let shell = Shell::new();
     for name in ["one", "two"] {
         issue(shell.directory.path(), name);
@@ -271,7 +271,7 @@ fn a_server_that_cannot_show_a_certificate_says_why_and_does_not_start_as_config
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_of_this_machine_find_a_server_with_tls_by_its_settings() {
+async fn local_commands_reach_a_tls_server_through_its_settings() {
     let world = World::start(&[]).await;
     let (shell, address) = (&world.shell, world.process.address.clone());
     let run = |arguments: &[&str], variables: &[(&str, &str)]| {
@@ -297,14 +297,14 @@ async fn the_tools_of_this_machine_find_a_server_with_tls_by_its_settings() {
     let der = "x509 -in two.pem -outform der -out bluetick-data/certificate.der";
     openssl(shell.directory.path(), der);
     let other = run(&["user", "show", "carol"], &[]);
-    assert!(other.code == 1 && other.stderr.contains("it shows another certificate"), "{}", other.stderr);
+    assert!(other.code == 1 && other.stderr.contains("it presents another certificate"), "{}", other.stderr);
     fs::remove_file(shell.path("bluetick-data/certificate.der")).unwrap();
     let without = run(&["user", "show", "carol"], &[]);
-    assert!(without.code == 1 && without.stderr.contains("it speaks TLS"), "{}", without.stderr);
+    assert!(without.code == 1 && without.stderr.contains("the server uses TLS"), "{}", without.stderr);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tools_of_this_machine_go_on_while_a_new_certificate_is_not_shown_yet() {
+async fn local_commands_work_before_a_new_certificate_is_loaded() {
     let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
     let (shell, address) = (&world.shell, world.process.address.clone());
     shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"shown.pem\"\nkey_file = \"shown.key\"\n");
@@ -350,7 +350,7 @@ fn move_to_year(folder: &Path, year: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_that_is_out_of_date_is_taken_and_complained_about_in_the_log_and_by_config_check() {
+async fn expired_certificate_is_served_with_a_warning_in_log_and_config_check() {
     let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
     let shell = &world.shell;
     assert!(!world.launcher.log().contains("clients refuse it"), "{}", world.launcher.log());
@@ -369,7 +369,7 @@ async fn a_certificate_that_is_out_of_date_is_taken_and_complained_about_in_the_
 
 /// The server closes connections that do not complete a handshake in time.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_begins_a_handshake_and_says_no_more_is_let_go_while_others_talk() {
+async fn stalled_tls_handshake_is_closed_while_others_are_served() {
     let world = World::start(&[("BLUETICK_LIMITS__HEADERS_SECONDS", "1")]).await;
     let mut pair = world.pair().await;
     // Incomplete beginnings of a ClientHello.
@@ -398,7 +398,7 @@ async fn whoever_begins_a_handshake_and_says_no_more_is_let_go_while_others_talk
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_stops_is_cut_off_over_tls_too_and_the_sender_does_not_wait() {
+async fn tls_reader_that_stops_is_disconnected_and_the_sender_continues() {
     let world = World::start(&[
         ("BLUETICK_LIMITS__OUTBOX_BYTES", "262144"),
         ("BLUETICK_LIMITS__SENDS_PER_SECOND", "0"),
@@ -429,7 +429,7 @@ async fn a_reader_that_stops_is_cut_off_over_tls_too_and_the_sender_does_not_wai
 
 /// The client receives the close code even if it is still sending.
 #[tokio::test(flavor = "multi_thread")]
-async fn who_sends_too_much_hears_the_close_code_over_tls_too() {
+async fn tls_client_that_floods_gets_the_close_code() {
     let world = World::start(&[("BLUETICK_LIMITS__FRAME_BYTES", "70000")]).await;
     let pair = world.pair().await;
     let (mut sender, mut receiver) = pair.alice.split();

@@ -1,25 +1,25 @@
-//! Section `[store.dynamodb]`: which engine, which tables, how long to try.
+//! Section `[store.dynamodb]`: the engine, the table names and the timeouts.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Keys are no settings: they come from the environment, a profile, a web identity, or the role of
-/// the container or the machine, wherever Amazon's own tools look.
+/// Section `[store.dynamodb]`. Credentials are not settings. They come from the standard AWS chain:
+/// the environment, a profile, a web identity, or the role of the container or the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamoSettings {
-    /// An engine other than Amazon's, with its scheme; `http://` is taken at its word.
+    /// The URL of a compatible engine instead of Amazon's. `http://` disables TLS.
     pub endpoint: Option<String>,
-    /// Where the tables are; what the environment or the profile says when not given.
+    /// The region of the tables. The default comes from the environment or the profile.
     pub region: Option<String>,
-    /// What the name of every table starts with.
+    /// The prefix of all table names.
     pub table_prefix: String,
-    /// How long one request is tried, all its attempts together.
+    /// The deadline of one request, including all its attempts.
     pub deadline_ms: u64,
-    /// How long one attempt may take.
+    /// The timeout of one attempt.
     pub attempt_timeout_ms: u64,
-    /// How many requests are under way at most; others wait, inside their deadline.
+    /// The maximum number of concurrent requests. Others wait within their deadline.
     pub requests_at_once: usize,
 }
 
@@ -36,7 +36,7 @@ impl Default for DynamoSettings {
     }
 }
 
-/// With the longest name behind it a table's name stays below the 255 characters there are.
+/// Upper bound for the prefix, in bytes. DynamoDB limits a full table name to 255 characters.
 const MAX_PREFIX_LENGTH: usize = 200;
 const MAX_DEADLINE_MS: u64 = 600_000;
 const MAX_REQUESTS_AT_ONCE: usize = 10_000;
@@ -50,7 +50,7 @@ impl DynamoSettings {
         Duration::from_millis(self.attempt_timeout_ms)
     }
 
-    /// What is wrong with the settings, in a sentence.
+    /// Returns a sentence about the first invalid setting, or `None` if all are valid.
     pub fn problem(&self) -> Option<String> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
         if self.table_prefix.len() > MAX_PREFIX_LENGTH || !self.table_prefix.chars().all(is_plain) {
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_have_no_problem_and_each_wrong_value_is_named() {
+    fn defaults_are_valid_and_each_invalid_value_is_reported_by_name() {
         assert_eq!(DynamoSettings::default().problem(), None);
         type Change = fn(&mut DynamoSettings);
         let wrong: [(&str, Change); 6] = [

@@ -1,4 +1,4 @@
-//! Section `[store.fleet]`: what the operator may set about the engine itself.
+//! Section `[store.fleet]`: the settings of the fleet engine itself.
 
 use std::time::Duration;
 
@@ -9,38 +9,37 @@ use crate::Layout;
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EngineSettings {
-    /// A sender that has no answer by then is told to try again.
+    /// The deadline of a send, in milliseconds. The server then tells the sender to try again.
     pub send_deadline_ms: u64,
-    /// A place that was handed out and is still empty after this time is closed with a void by
-    /// whoever meets it.
+    /// How long a reserved seq may stay empty. A node that finds it later fills it with a void.
     pub void_after_ms: u64,
-    /// Inbox rows and the senders' own status rows are written at most this often each. They can be
-    /// computed from the messages, so a longer time costs nothing but work after Redis was lost.
+    /// The minimum time between two writes of the same inbox row or sender's status row. Nodes can
+    /// compute both from the messages, so a longer time only adds work after a loss of Redis.
     pub flush_interval_ms: u64,
-    /// The same message id gives the same message for at least this long. The store's own window.
+    /// How long a resent message id returns the same message. The window of the store.
     #[serde(skip)]
     pub dedupe_window_seconds: u64,
-    /// After Redis was away, sends go on without it for this long, until every node has told it
-    /// what was stored meanwhile.
+    /// How long sends continue without Redis after an outage, until every node has reported the
+    /// messages stored meanwhile.
     pub return_grace_ms: u64,
-    /// Sends wait this long for a Redis that does not answer before they go on without it: by then
-    /// all nodes have noticed, and none gives a second place to an id that another has stored on
-    /// its own.
+    /// How long sends wait for an unavailable Redis before they continue without it. By then all
+    /// nodes have noticed the outage, so no node allocates a second seq for a message id that
+    /// another node stored without Redis.
     #[serde(skip)]
     pub patience_ms: u64,
-    /// How often it is looked whether another node has to do without Redis: several times while
-    /// that one waits.
+    /// The interval between checks for Redis outages of other nodes. It must be a fraction of
+    /// `patience_ms`.
     #[serde(skip)]
     pub outage_look_ms: u64,
-    /// How often the tables are asked whether they answer.
+    /// The interval between health checks of the tables.
     #[serde(skip)]
     pub health_interval_ms: u64,
-    /// Sends under way at a time, over all conversations; more are refused.
+    /// The maximum number of concurrent sends, over all conversations. The server refuses more.
     pub sends_in_flight: usize,
-    /// A conversation with more writes than one partition of the tables takes is spread over
-    /// several, never over more than these. 1: never.
+    /// The maximum number of partitions for a conversation with more writes than one partition
+    /// takes. 1: always one partition.
     pub most_partitions: u16,
-    /// The rest of what shapes that.
+    /// The other parameters of the partitioning.
     #[serde(skip)]
     pub layout: Layout,
 }
@@ -63,16 +62,17 @@ impl Default for EngineSettings {
     }
 }
 
-/// What the store has room for.
+/// Upper bound for `sends_in_flight`, the capacity of the store.
 const MOST_SENDS: usize = 500_000;
 
-/// The newest message may be in any of them, so whoever looks for it asks them all.
+/// Upper bound for `most_partitions`. A search for the newest message reads every partition.
 const MOST_PARTITIONS: u16 = 64;
 
+/// Upper bound for every time, in milliseconds.
 const MAX_MS: u64 = 3_600_000;
 
 impl EngineSettings {
-    /// What is wrong with the settings, in a sentence.
+    /// Returns a sentence about the first invalid setting, or `None` if all are valid.
     pub fn problem(&self) -> Option<String> {
         let times = [
             ("send_deadline_ms", self.send_deadline_ms),
@@ -112,13 +112,13 @@ impl EngineSettings {
         Duration::from_millis(self.outage_look_ms)
     }
 
-    /// A look whether another node does without Redis counts for so long: whoever does waits longer
-    /// than this.
+    /// How long the result of an outage check is valid. It is shorter than `patience`, so a node
+    /// that works without Redis waits longer than this.
     pub fn outage_looks_count(&self) -> Duration {
         (self.patience() * 2 / 3).max(2 * self.outage_look())
     }
 
-    /// Whoever hears again so soon that somebody does without Redis has not gone back to it in
+    /// A node that sees another outage report within this time has not returned to Redis in
     /// between.
     pub fn outage_goes_on_within(&self) -> Duration {
         self.return_grace().saturating_sub(self.outage_looks_count()).max(self.return_grace() / 2)
@@ -132,8 +132,8 @@ impl EngineSettings {
         Duration::from_millis(self.return_grace_ms)
     }
 
-    /// A write that begins without Redis so long after it was heard that somebody does without, is
-    /// there before anybody goes back to Redis.
+    /// A write without Redis that starts within this time after the last outage report is stored
+    /// before any node returns to Redis.
     pub fn time_to_store_without(&self) -> Duration {
         self.return_grace() * 5 / 8
     }

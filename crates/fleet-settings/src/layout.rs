@@ -1,19 +1,19 @@
-//! How a busy conversation is spread over partitions of the messages table: the numbers alone.
+//! The parameters that spread a busy conversation over partitions of the messages table.
 
 use bluetick_core::Seq;
 
-/// The numbers that shape salting. Tests use smaller ones, to meet every border often.
+/// The parameters of the partitioning. Tests use smaller values, to reach every boundary often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// So many consecutive seqs lie together.
+    /// The number of consecutive seqs in one block. A block is in one partition.
     pub block: u64,
-    /// A conversation without a row in the registry lies in one partition up to here.
+    /// A conversation without a row in the registry has one partition up to this seq.
     pub plain_through: Seq,
-    /// So far ahead of the newest place it is decided where places lie.
+    /// How many seqs ahead of the newest seq the partition count is decided.
     pub ahead: u64,
-    /// A conversation is never spread further.
+    /// The maximum number of partitions of a conversation.
     pub most_partitions: u16,
-    /// For tests: every decision is about another number of partitions, by chance.
+    /// For tests: every decision picks a random number of partitions.
     pub restless: bool,
 }
 
@@ -32,7 +32,7 @@ impl Layout {
         restless: false,
     };
 
-    /// The last place of the block that `seq` lies in.
+    /// Returns the last seq of the block that contains `seq`.
     pub fn end_of_block(&self, seq: Seq) -> Seq {
         Seq::new(seq.get().div_ceil(self.block).saturating_mul(self.block)).min(Seq::MAX)
     }

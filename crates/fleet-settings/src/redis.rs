@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RedisMode {
-    /// One server; also what a provider's own failover hides behind one name.
+    /// One server, or a provider's failover group behind one name.
     #[default]
     Single,
-    /// A primary with replicas, found by asking sentinels.
+    /// A primary with replicas. Sentinels name the primary.
     Sentinel,
     Cluster,
 }
@@ -22,23 +22,23 @@ pub enum RedisMode {
 #[serde(deny_unknown_fields, default)]
 pub struct RedisSettings {
     /// `redis://[[user]:password@]host:port[/database]`, `rediss://` for TLS, `unix:///path`. One
-    /// server; the sentinels; or some servers of the cluster, which name the others.
+    /// server, the sentinels, or some servers of the cluster, which name the others.
     pub urls: Vec<String>,
     pub mode: RedisMode,
-    /// What the sentinels call the primary.
+    /// The name of the primary in the sentinels' configuration.
     pub sentinel_master: String,
-    /// Of the servers. What stands in a URL comes first; sentinels take theirs from their URLs
-    /// only.
+    /// The user on the servers. A user in a URL takes precedence. Sentinels use only the user in
+    /// their URLs.
     pub username: Option<String>,
     pub password: Option<String>,
-    /// Certificates (PEM) to trust in place of the machine's own.
+    /// Root certificates (PEM) to trust instead of the machine's own.
     pub tls_ca_file: Option<PathBuf>,
-    /// What every key starts with, so that several fleets can share a server.
+    /// The prefix of every key, so that several fleets can share a server.
     pub prefix: String,
-    /// How long one call may take. Who waits longer does without.
+    /// The timeout of one call, in milliseconds. The caller then continues without Redis.
     pub timeout_ms: u64,
-    /// How long a message id is known here, and a conversation that nobody writes to. The store's
-    /// own window.
+    /// How long Redis keeps a message id, and a conversation without writes. The window of the
+    /// store.
     #[serde(skip)]
     pub dedupe_window_seconds: u64,
 }
@@ -63,7 +63,7 @@ const MASK: &str = "***";
 const MAX_TIMEOUT_MS: u64 = 60_000;
 const MAX_DEDUPE_WINDOW_SECONDS: u64 = 90 * 24 * 60 * 60;
 
-/// By hand, so that no password ever reaches a log.
+/// Written by hand, so that no password reaches a log.
 impl fmt::Debug for RedisSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisSettings")
@@ -80,7 +80,7 @@ impl fmt::Debug for RedisSettings {
     }
 }
 
-/// The URL without its password, for whoever shows settings.
+/// Returns the URL with a mask instead of the credentials.
 pub fn masked(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{MASK}@{host}"),
@@ -93,7 +93,7 @@ impl RedisSettings {
         Duration::from_millis(self.timeout_ms)
     }
 
-    /// What is wrong with the settings, in a sentence.
+    /// Returns a sentence about the first invalid setting, or `None` if all are valid.
     pub fn problem(&self) -> Option<String> {
         let wrong = |sentence: &str| Some(sentence.to_owned());
         if self.urls.is_empty() {
@@ -103,7 +103,7 @@ impl RedisSettings {
             return wrong("store.redis.urls must name one server when store.redis.mode is \"single\"");
         }
         if self.mode == RedisMode::Sentinel && self.sentinel_master.is_empty() {
-            return wrong("store.redis.sentinel_master must be given when store.redis.mode is \"sentinel\"");
+            return wrong("store.redis.sentinel_master must be set when store.redis.mode is \"sentinel\"");
         }
         if self.prefix.is_empty()
             || !self.prefix.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))

@@ -13,21 +13,21 @@ use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 use crate::store::{CannotOpen, OpenStore};
 
-pub struct StoreDesk {
+pub struct LocalArchive {
     runtime: Runtime,
     store: Arc<dyn Store>,
     archive: Arc<dyn Archive>,
 }
 
-impl StoreDesk {
-    pub fn open(settings: &Settings) -> Result<StoreDesk, CannotOpen> {
+impl LocalArchive {
+    pub fn open(settings: &Settings) -> Result<LocalArchive, CannotOpen> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .expect("a process can start a thread");
         let open = OpenStore::open(settings, None, Arc::new(NoObserver), runtime.handle())?;
-        Ok(StoreDesk { runtime, store: open.store(), archive: open.archive() })
+        Ok(LocalArchive { runtime, store: open.store(), archive: open.archive() })
     }
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {
@@ -44,7 +44,7 @@ impl StoreDesk {
             let done = tokio::select! {
                 done = &mut work => done,
                 _signal = stop.next() => {
-                    meter.say("stopping; once more stops at once");
+                    meter.say("stopping; a second signal stops immediately");
                     tokio::select! {
                         // Closing the store ends the job.
                         (done, ()) = async { tokio::join!(&mut work, self.store.close()) } => done,
@@ -91,7 +91,7 @@ fn failure(error: ArchiveError) -> Failure {
     match error {
         ArchiveError::Off | ArchiveError::Refused(_) => Failure::usage(error),
         ArchiveError::Stopped => {
-            Failure::failed("stopped; what was done so far stays, and the same command goes on from there")
+            Failure::failed("stopped; completed work stays, and the same command continues from there")
         }
         other => Failure::failed(other),
     }

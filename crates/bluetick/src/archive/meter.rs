@@ -22,14 +22,14 @@ const USUAL_COLUMNS: usize = 80;
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum ProgressStyle {
     Bar,
     Lines,
     Silent,
 }
 
 pub struct Meter {
-    way: Way,
+    style: ProgressStyle,
     drawn: Mutex<Drawn>,
 }
 
@@ -45,12 +45,12 @@ struct Drawn {
 impl Meter {
     /// Draws a bar on a terminal. Elsewhere it prints lines, or nothing if `is_quiet` is set.
     pub fn new(is_quiet: bool) -> Meter {
-        let way = match (io::stderr().is_terminal(), is_quiet) {
-            (true, _) => Way::Bar,
-            (false, false) => Way::Lines,
-            (false, true) => Way::Silent,
+        let style = match (io::stderr().is_terminal(), is_quiet) {
+            (true, _) => ProgressStyle::Bar,
+            (false, false) => ProgressStyle::Lines,
+            (false, true) => ProgressStyle::Silent,
         };
-        Meter { way, drawn: Mutex::default() }
+        Meter { style, drawn: Mutex::default() }
     }
 
     pub fn advanced_to(&self, stage: StageBody, done: u64, total: u64) {
@@ -65,23 +65,23 @@ impl Meter {
                 now
             }
         };
-        let pause = if self.way == Way::Bar { REDRAW_EVERY } else { LINE_EVERY };
+        let pause = if self.style == ProgressStyle::Bar { REDRAW_EVERY } else { LINE_EVERY };
         if drawn.at.is_some_and(|at| now - at < pause) {
             return;
         }
         drawn.at = Some(now);
-        let columns = (self.way == Way::Bar).then(columns);
+        let columns = (self.style == ProgressStyle::Bar).then(columns);
         let text = line(stage, done, total, now - began, columns);
         // The job continues if standard error is closed.
-        let _unread = match self.way {
-            Way::Bar => {
+        let _unread = match self.style {
+            ProgressStyle::Bar => {
                 drawn.is_on_screen = true;
                 let room = columns.unwrap_or(USUAL_COLUMNS).saturating_sub(1);
                 let text: String = text.chars().take(room).collect();
                 write!(io::stderr(), "\r\x1b[K{text}")
             }
-            Way::Lines => writeln!(io::stderr(), "bluetick: {text}"),
-            Way::Silent => Ok(()),
+            ProgressStyle::Lines => writeln!(io::stderr(), "bluetick: {text}"),
+            ProgressStyle::Silent => Ok(()),
         };
     }
 
@@ -127,7 +127,7 @@ fn words(stage: StageBody) -> (&'static str, &'static str) {
     match stage {
         StageBody::Moving => ("moving old messages", "conversations"),
         StageBody::Sweeping => ("sweeping up", "objects"),
-        StageBody::Compacting => ("giving space back", ""),
+        StageBody::Compacting => ("returning space", ""),
         StageBody::Verifying => ("reading segments", "segments"),
         StageBody::Restoring => ("bringing back", "segments"),
         StageBody::Erasing => ("erasing", "conversations"),
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_what_is_done_how_far_how_fast_and_how_long_it_takes() {
+    fn progress_line_shows_task_progress_rate_and_remaining_time() {
         let after =
             |stage, done, total, seconds| line(stage, done, total, Duration::from_secs(seconds), Some(100));
         for (said, expected) in [
@@ -183,7 +183,7 @@ mod tests {
             ),
             (
                 after(StageBody::Compacting, 5_000_000, 5_000_000, 2),
-                "giving space back [########################] 5.0 MB/5.0 MB  2.5 MB/s",
+                "returning space [########################] 5.0 MB/5.0 MB  2.5 MB/s",
             ),
             (
                 after(StageBody::Verifying, 7, 5, 0),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_terminal_a_line_has_no_bar() {
+    fn progress_line_without_a_terminal_has_no_bar() {
         let ten = Duration::from_secs(10);
         let plain = |done, total| line(StageBody::Moving, done, total, ten, None);
         assert_eq!(plain(250, 1_000), "moving old messages: 25%, 250/1,000 conversations, 25/s, 30 s left");
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_has_a_shorter_bar() {
+    fn narrow_terminal_gets_a_shorter_progress_bar() {
         let narrow = |columns| line(StageBody::Moving, 250, 1_000, Duration::from_secs(10), Some(columns));
         assert_eq!(
             narrow(80),

@@ -13,9 +13,9 @@ use bluetick_wire::http::{
     ArchiveBody, ArchiveRunRequest, BackupRequest, ErasureRequest, ReportBody, RestoreRequest,
 };
 
-use self::here::StoreDesk;
+use self::here::LocalArchive;
 pub use self::meter::Meter;
-use self::running::ServerDesk;
+use self::running::RemoteArchive;
 pub use self::table::{reported, status};
 use crate::audit::audited;
 use crate::failure::Failure;
@@ -50,19 +50,19 @@ impl Task {
     }
 }
 
-pub enum Desk {
+pub enum ArchiveClient {
     /// Holds the settings too, because they name the audit trail.
-    Store(StoreDesk, Box<Settings>),
-    Server(ServerDesk),
+    Store(LocalArchive, Box<Settings>),
+    Server(RemoteArchive),
 }
 
-impl Desk {
+impl ArchiveClient {
     /// Opens the store, or connects to the server that uses it. A missing data directory or archive
     /// directory is a usage error, because the path is probably mistyped.
-    pub fn open(settings: &Settings) -> Result<Desk, Failure> {
+    pub fn open(settings: &Settings) -> Result<ArchiveClient, Failure> {
         let data_dir = &settings.store.data_dir;
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
-            return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
+            return Err(Failure::usage(format!("the data directory {} does not exist", data_dir.display())));
         }
         if settings.store.engine == Engine::DynamoDb
             && let Some(directory) = settings.missing_archive()
@@ -76,10 +76,10 @@ impl Desk {
                 "the archive directory {directory} does not exist on this machine; {advice}"
             )));
         }
-        match StoreDesk::open(settings) {
-            Ok(desk) => Ok(Desk::Store(desk, Box::new(settings.clone()))),
+        match LocalArchive::open(settings) {
+            Ok(client) => Ok(ArchiveClient::Store(client, Box::new(settings.clone()))),
             Err(CannotOpen::InUse { address: Some(address), .. }) => {
-                ServerDesk::open(settings, address).map(Desk::Server)
+                RemoteArchive::open(settings, address).map(ArchiveClient::Server)
             }
             Err(error) => Err(error.into()),
         }
@@ -87,26 +87,26 @@ impl Desk {
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {
         match self {
-            Desk::Store(desk, _) => desk.status(),
-            Desk::Server(desk) => desk.status(),
+            ArchiveClient::Store(client, _) => client.status(),
+            ArchiveClient::Server(client) => client.status(),
         }
     }
 
     /// Runs the task and waits until it ends or the operator interrupts it.
     pub fn carry_out(&self, task: &Task, meter: Meter) -> Result<ReportBody, Failure> {
         match self {
-            Desk::Store(desk, settings) => {
+            ArchiveClient::Store(client, settings) => {
                 let (act, subject) = task.audited_as();
-                audited(settings, act, subject, || desk.carry_out(task, meter))
+                audited(settings, act, subject, || client.carry_out(task, meter))
             }
-            Desk::Server(desk) => desk.carry_out(task, &meter),
+            ArchiveClient::Server(client) => client.carry_out(task, &meter),
         }
     }
 
     /// Closes the store. Completed work is durable before.
     pub fn close(self) {
-        if let Desk::Store(desk, _) = self {
-            desk.close();
+        if let ArchiveClient::Store(client, _) = self {
+            client.close();
         }
     }
 }

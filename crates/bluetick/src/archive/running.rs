@@ -26,13 +26,13 @@ enum Begun {
     NotYet(Failure),
 }
 
-pub struct ServerDesk {
+pub struct RemoteArchive {
     server: RunningServer,
 }
 
-impl ServerDesk {
-    pub fn open(settings: &Settings, address: SocketAddr) -> Result<ServerDesk, Failure> {
-        Ok(ServerDesk { server: RunningServer::open(settings, address)? })
+impl RemoteArchive {
+    pub fn open(settings: &Settings, address: SocketAddr) -> Result<RemoteArchive, Failure> {
+        Ok(RemoteArchive { server: RunningServer::open(settings, address)? })
     }
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {
@@ -53,14 +53,14 @@ impl ServerDesk {
                 match self.begin(task)? {
                     Begun::Job(job_id) => break job_id,
                     Begun::NotYet(_) if matches!(task, Task::Backup(_)) => {
-                        meter.say_why_it_waits("another job is under way in the server; the backup begins when it has ended");
+                        meter.say_why_it_waits("the server runs another job; the backup starts when it ends");
                     }
                     Begun::NotYet(failure) => return Err(failure),
                 }
                 tokio::select! {
                     () = tokio::time::sleep(ASK_AGAIN_EVERY) => {}
                     _signal = stop.next() => {
-                        return Err(Failure::failed("not waiting any longer; no backup was begun"));
+                        return Err(Failure::failed("stopped waiting; no backup was started"));
                     }
                 }
             };
@@ -70,7 +70,7 @@ impl ServerDesk {
                     _signal = stop.next() => {
                         meter.clear();
                         return Err(Failure::failed(
-                            "not waiting any longer; the job goes on in the server, and `bluetick archive status` shows it",
+                            "stopped waiting; the job continues in the server, and `bluetick archive status` shows it",
                         ));
                     }
                 }
@@ -98,7 +98,7 @@ impl ServerDesk {
         match (answer.status, answer.body["error"]["code"].as_str()) {
             (202, _) => understood(answer.body).map(|JobBegunBody { job_id }| Begun::Job(job_id)),
             (_, Some("archive_busy")) => Ok(Begun::NotYet(Failure::failed(
-                "another job of the archive is under way in the server; `bluetick archive status` shows it",
+                "the server runs another archive job; `bluetick archive status` shows it",
             ))),
             (_, Some("archive_off")) => {
                 Err(Failure::usage(format!("in the running server, {}", reason(&answer))))
@@ -115,7 +115,7 @@ impl ServerDesk {
         match self.server.call("GET", &format!("/v1/archive/jobs/{job_id}"), None)? {
             Answer { status: 200, body } => understood(body),
             Answer { status: 404, .. } => {
-                Err(Failure::failed("the server was started anew, and does not know how the job ended"))
+                Err(Failure::failed("the server was restarted and does not know the result of the job"))
             }
             other => Err(refused(&other)),
         }
@@ -136,7 +136,7 @@ fn said(request: &impl Serialize) -> Value {
 fn understood<T: DeserializeOwned>(body: Value) -> Result<T, Failure> {
     serde_json::from_value(body).map_err(|_| {
         Failure::failed(
-            "the running server answers otherwise than this program expects; are both of one version?",
+            "the running server sent an unexpected answer; do both programs have the same version?",
         )
     })
 }

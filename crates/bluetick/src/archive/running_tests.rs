@@ -1,3 +1,5 @@
+//! Tests of archive jobs on a running server, with a fake HTTP server.
+
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
@@ -5,11 +7,11 @@ use std::thread::JoinHandle;
 use super::*;
 
 /// Starts a server that returns `answers` in order. The thread returns the requests it received.
-fn scripted(answers: Vec<(u16, Value)>) -> (ServerDesk, JoinHandle<Vec<String>>) {
+fn scripted(answers: Vec<(u16, Value)>) -> (RemoteArchive, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut settings = Settings::default();
     settings.admin.key = Some("the-admin-key-of-this-test".into());
-    let desk = ServerDesk::open(&settings, listener.local_addr().unwrap()).unwrap();
+    let client = RemoteArchive::open(&settings, listener.local_addr().unwrap()).unwrap();
     let asked = std::thread::spawn(move || {
         let answer = |(status, body): (u16, Value)| {
             let (mut stream, _) = listener.accept().unwrap();
@@ -23,7 +25,7 @@ fn scripted(answers: Vec<(u16, Value)>) -> (ServerDesk, JoinHandle<Vec<String>>)
         };
         answers.into_iter().map(answer).collect()
     });
-    (desk, asked)
+    (client, asked)
 }
 
 fn job(facts: Value) -> Value {
@@ -44,14 +46,14 @@ fn restore() -> Task {
 }
 
 #[test]
-fn a_job_is_begun_and_waited_for() {
-    let (desk, asked) = scripted(vec![
+fn server_job_is_started_and_polled_until_it_ends() {
+    let (client, asked) = scripted(vec![
         (202, json!({"job_id": "7-1"})),
         (200, job(json!({}))),
         (200, job(json!({"stage": "restoring", "done": 1, "total": 3}))),
         (200, job(json!({"finished_at": 9, "report": {"segments": 3, "messages": 2_950, "took_ms": 2}}))),
     ]);
-    let report = desk.carry_out(&restore(), &Meter::new(true)).unwrap();
+    let report = client.carry_out(&restore(), &Meter::new(true)).unwrap();
     assert!(matches!(report, ReportBody::Restore(report) if report.messages == 2_950));
     let job = "GET /v1/archive/jobs/7-1";
     assert_eq!(
@@ -61,20 +63,20 @@ fn a_job_is_begun_and_waited_for() {
 }
 
 #[test]
-fn a_job_that_fails_or_is_forgotten_is_a_failure() {
+fn failed_or_unknown_server_job_is_a_failure() {
     let begun = || (202, json!({"job_id": "7-1"}));
     for (answers, expected) in [
         (
             vec![begun(), (200, job(json!({"finished_at": 9, "error": "the bucket is full"})))],
             "the bucket is full",
         ),
-        (vec![begun(), (404, refusal("not_found", "no such job"))], "started anew"),
-        (vec![(409, refusal("archive_busy", "another job"))], "under way in the server"),
+        (vec![begun(), (404, refusal("not_found", "no such job"))], "was restarted"),
+        (vec![(409, refusal("archive_busy", "another job"))], "the server runs another archive job"),
         (vec![(404, refusal("conversation_not_found", "no such conversation"))], "no such conversation"),
         (vec![(503, refusal("archive_unavailable", "it is down"))], "answered 503: it is down"),
     ] {
-        let (desk, asked) = scripted(answers);
-        match desk.carry_out(&restore(), &Meter::new(true)) {
+        let (client, asked) = scripted(answers);
+        match client.carry_out(&restore(), &Meter::new(true)) {
             Err(Failure::Failed(reason)) => assert!(reason.contains(expected), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -83,7 +85,7 @@ fn a_job_that_fails_or_is_forgotten_is_a_failure() {
 }
 
 #[test]
-fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() {
+fn disabled_archive_or_wrong_admin_key_is_reported_as_a_settings_error() {
     for (answer, expected) in [
         ((409, refusal("archive_off", "the archive is off")), "in the running server, the archive is off"),
         (
@@ -91,8 +93,8 @@ fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() 
             "does not accept this admin key",
         ),
     ] {
-        let (desk, asked) = scripted(vec![answer]);
-        match desk.carry_out(&Task::Verify, &Meter::new(true)) {
+        let (client, asked) = scripted(vec![answer]);
+        match client.carry_out(&Task::Verify, &Meter::new(true)) {
             Err(Failure::Usage(reason)) => assert!(reason.contains(expected), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -101,20 +103,20 @@ fn a_server_whose_archive_is_off_or_that_has_another_key_wants_other_settings() 
 }
 
 #[test]
-fn a_backup_waits_for_the_job_before_it() {
+fn backup_waits_until_the_running_job_ends() {
     let busy = || (409, refusal("archive_busy", "another job"));
     let report = json!({
         "place": "/safe", "accounts": 1, "conversations": 1, "messages": 7, "archived_messages": 0, "objects": 2,
         "bytes": 9, "with_keys": false, "damaged_rows": 0, "took_ms": 2,
     });
-    let (desk, asked) = scripted(vec![
+    let (client, asked) = scripted(vec![
         busy(),
         busy(),
         (202, json!({"job_id": "7-1"})),
         (200, job(json!({"kind": "backup", "finished_at": 9, "report": report}))),
     ]);
     let backup = Task::Backup(bluetick_wire::http::BackupRequest { to: "/safe".into(), keys: None });
-    let report = desk.carry_out(&backup, &Meter::new(true)).unwrap();
+    let report = client.carry_out(&backup, &Meter::new(true)).unwrap();
     assert!(matches!(report, ReportBody::Backup(report) if report.messages == 7));
     assert_eq!(asked.join().unwrap().len(), 4);
 }

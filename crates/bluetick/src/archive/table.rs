@@ -26,7 +26,7 @@ pub fn status(archive: &ArchiveBody) -> String {
     let mut table = Table::default();
     let place = if archive.engine_on { &archive.place } else { "off (archive.engine in the settings)" };
     table.line("Archive", place);
-    table.line("In it", amount(&archive.cold));
+    table.line("Archived", amount(&archive.cold));
     let free = if archive.hot_free_bytes > 0 {
         format!(", {} of it free for reuse", size(archive.hot_free_bytes))
     } else {
@@ -37,16 +37,16 @@ pub fn status(archive: &ArchiveBody) -> String {
         table.line("Hot tables", size(archive.hot_file_bytes) + &free);
     }
     if archive.kept_hot > 0 {
-        table.line("Kept hot", counted(archive.kept_hot, "conversation") + ", brought back to stay");
+        table.line("Kept hot", counted(archive.kept_hot, "conversation") + ", restored from the archive");
     }
     if archive.unfinished_erasures > 0 {
         let erasures = counted(archive.unfinished_erasures, "erasure");
-        table.line("To be erased", erasures + " unfinished; the next run goes on with it");
+        table.line("To be erased", erasures + " unfinished; the next run continues");
     }
     let last_run = archive.last_run_at.map(|at| utc(Timestamp::from_millis(at)));
     table.line("Last run", last_run.as_deref().unwrap_or("none yet"));
     if let Some(reason) = &archive.paused {
-        table.line("Paused", format!("{reason}; it tries again at its next turn"));
+        table.line("Paused", format!("{reason}; the next scheduled run tries again"));
     }
     if let Some(job) = &archive.job {
         table.line("Under way", under_way(job));
@@ -98,7 +98,7 @@ fn last_job(job: &JobBody) -> String {
     let at = utc(Timestamp::from_millis(job.finished_at.unwrap_or(job.started_at)));
     let kind = kind(job.kind);
     let about = match (&job.error, &job.report) {
-        (Some(error), _) => format!("ended before it was done: {error}"),
+        (Some(error), _) => format!("failed: {error}"),
         (None, Some(ReportBody::Verify(report))) if report.problem_count > 0 => {
             format!("found {}", counted(report.problem_count, "problem"))
         }
@@ -137,7 +137,7 @@ fn run(report: &RunReportBody) -> String {
         table.line("Erased", counted(report.erased_messages, "message"));
     }
     if report.orphans_swept > 0 {
-        table.line("Swept", counted(report.orphans_swept, "object") + " nobody referred to");
+        table.line("Swept", counted(report.orphans_swept, "object") + " without a reference");
     }
     let (before, after) = (report.hot_file_bytes_before, report.hot_file_bytes_after);
     let change = match before.checked_sub(after) {
@@ -156,7 +156,7 @@ fn verify(report: &VerifyReportBody) -> String {
     let mut table = Table::default();
     table.line("Read", amount(&report.checked));
     let found = match report.problem_count {
-        0 => "none; every segment is what the rows say".to_owned(),
+        0 => "none; every segment matches the store".to_owned(),
         problems => count(problems),
     };
     table.line("Problems", found);
@@ -175,7 +175,7 @@ fn restore(report: &RestoreReportBody) -> String {
     let mut table = Table::default();
     let messages = counted(report.messages, "message");
     let back = match report.segments {
-        0 => "nothing; all of it was hot".to_owned(),
+        0 => "nothing; all messages were in the store".to_owned(),
         segments => format!("{messages} from {}", counted(segments, "segment")),
     };
     table.line("Brought back", back);
@@ -189,16 +189,14 @@ fn backup(report: &BackupReportBody) -> String {
     let messages = counted(report.messages, "message");
     let conversations = counted(report.conversations, "conversation");
     let accounts = counted(report.accounts, "account");
-    table.line("In it", format!("{messages} in {conversations}, {accounts}"));
+    table.line("Contains", format!("{messages} in {conversations}, {accounts}"));
     if report.archived_messages > 0 {
         let archived = counted(report.archived_messages, "message");
-        table.line("Not in it", format!("the content of {archived} in the archive, which is not copied"));
+        table.line("Not included", format!("the content of {archived} in the archive, which is not copied"));
     }
     let keys = match report.with_keys {
-        true => "in it: keep it where you keep secrets",
-        false => {
-            "not in it: keep token.key and admin.key elsewhere, or tokens given so far are worth nothing"
-        }
+        true => "included: protect the backup like a secret",
+        false => "not included: keep token.key and admin.key elsewhere, or issued tokens become invalid",
     };
     table.line("Keys", keys);
     table.line("Size", format!("{} in {}, read back", size(report.bytes), counted(report.objects, "object")));

@@ -1,3 +1,5 @@
+//! Tests of the status table and of the reports.
+
 use bluetick_core::ports::{
     ArchiveCounters, ArchiveStatus, ColdCount, EraseReport, RestoreReport, RunReport, VerifyReport,
 };
@@ -27,7 +29,7 @@ fn job(error: Option<&str>, stage: Option<StageBody>) -> JobBody {
 }
 
 #[test]
-fn a_quiet_archive_is_a_few_lines() {
+fn archive_without_problems_prints_a_short_status() {
     let archive = ArchiveStatus {
         place: "directory /var/lib/bluetick/archive".into(),
         cold: COLD,
@@ -38,7 +40,7 @@ fn a_quiet_archive_is_a_few_lines() {
         ArchiveCounters { last_run_at: Some(Timestamp::from_millis(NEW_YEAR)), ..ArchiveCounters::default() };
     let expected = "\
 Archive        directory /var/lib/bluetick/archive
-In it          11,842 messages in 12 segments, 1.2 MB (5.7 MB before compression, 4.7 : 1)
+Archived       11,842 messages in 12 segments, 1.2 MB (5.7 MB before compression, 4.7 : 1)
 Hot tables     50.3 MB
 Last run       2026-01-01 00:00:00 UTC
 ";
@@ -46,7 +48,7 @@ Last run       2026-01-01 00:00:00 UTC
 }
 
 #[test]
-fn an_archive_with_trouble_says_which() {
+fn archive_with_problems_prints_each_problem() {
     let archive = ArchiveStatus {
         place: "s3 chat/bluetick at http://127.0.0.1:9000".into(),
         hot_file_bytes: 50_331_648,
@@ -60,26 +62,26 @@ fn an_archive_with_trouble_says_which() {
     let (job, last) = (job(None, Some(StageBody::Moving)), job(Some("the bucket is full"), None));
     let expected = "\
 Archive        s3 chat/bluetick at http://127.0.0.1:9000
-In it          nothing
+Archived       nothing
 Hot tables     50.3 MB, 12.6 MB of it free for reuse
-Kept hot       2 conversations, brought back to stay
-To be erased   1 erasure unfinished; the next run goes on with it
+Kept hot       2 conversations, restored from the archive
+To be erased   1 erasure unfinished; the next run continues
 Last run       none yet
-Paused         the bucket is full; it tries again at its next turn
+Paused         the bucket is full; the next scheduled run tries again
 Under way      run, moving: 350 of 1,000, since 2026-01-01 00:00:00 UTC
-Last job       run, 2026-01-01 00:00:00 UTC, ended before it was done: the bucket is full
+Last job       run, 2026-01-01 00:00:00 UTC, failed: the bucket is full
 ";
     assert_eq!(status(&ArchiveBody::new(archive, counters, Some(job), Some(last))), expected);
 }
 
 #[test]
-fn an_archive_that_is_off_says_how_to_switch_it_on() {
+fn disabled_archive_status_names_the_setting_that_enables_it() {
     let off = ArchiveBody::new(ArchiveStatus::default(), ArchiveCounters::default(), None, None);
     assert!(status(&off).starts_with("Archive        off (archive.engine in the settings)\n"));
 }
 
 #[test]
-fn a_run_tells_what_moved_and_the_bytes_before_and_after() {
+fn archive_run_report_shows_moved_messages_and_bytes_before_and_after() {
     let report = RunReport {
         conversations: 34,
         moved: COLD,
@@ -93,7 +95,7 @@ fn a_run_tells_what_moved_and_the_bytes_before_and_after() {
 Moved          11,842 messages of 34 conversations, in 12 segments
 In the archive 1.2 MB (5.7 MB before compression, 4.7 : 1)
 Erased         7 messages
-Swept          1 object nobody referred to
+Swept          1 object without a reference
 Hot tables     60.0 MB before, 48.0 MB after (12.0 MB given back)
 Took           3.2 s
 ";
@@ -104,7 +106,7 @@ Took           3.2 s
 }
 
 #[test]
-fn what_was_verified_restored_or_erased_is_told() {
+fn verify_restore_and_erase_reports_show_their_counts() {
     let problems = vec!["segment a is gone".into(), "segment b has a wrong checksum".into()];
     let verify = VerifyReport { checked: COLD, problems, took: TOOK };
     assert_eq!(
@@ -130,7 +132,7 @@ Took           3.2 s
 }
 
 #[test]
-fn where_nothing_was_found_to_erase_that_is_said() {
+fn erase_report_without_matches_states_that_nothing_was_found() {
     let erase = |user_id: Option<&str>| {
         let request = ErasureRequest { user_id: user_id.map(str::to_owned), ..ErasureRequest::default() };
         reported(&Task::Erase(request), &EraseReport::default().into())

@@ -11,30 +11,32 @@ pub enum ArchiveCommand {
     /// Move old messages to the archive now
     #[command(after_help = ARCHIVE_RUN_HELP)]
     Run(ArchiveRunArgs),
-    /// Show what lies where, and what is being done
+    /// Show where messages are stored, and the running job
     #[command(after_help = ARCHIVE_STATUS_HELP)]
     Status(ArchiveStatusArgs),
-    /// Read every segment and compare it with what is known of it
+    /// Read every segment and compare it with the store's records
     #[command(after_help = ARCHIVE_VERIFY_HELP)]
     Verify(ArchiveVerifyArgs),
-    /// Bring a conversation back from the archive, or all of them, to stay
+    /// Move a conversation, or all of them, from the archive back to the store
     #[command(after_help = ARCHIVE_RESTORE_HELP)]
     Restore(ArchiveRestoreArgs),
 }
 
 const ARCHIVE_HELP: &str = "\
 The archive keeps old messages (archive.age_seconds, 90 days) compressed in a directory or a bucket.
-Whoever reads them sees no difference. It is off until archive.engine is set, and then runs by itself.
+Clients see no difference. Archiving is disabled until you set archive.engine; then it runs on
+schedule.
 
-On one server it works on the data directory. While a server uses that, the server is asked instead,
-with the admin key from the data directory or the settings.
+On one server the commands work on the data directory. If a server uses it, the commands send their
+requests to that server, with the admin key from the data directory or the settings.
 
-On a fleet it works on the tables, from any machine, while nodes serve: pass `--config` with the nodes'
-settings file (store.engine = \"dynamodb\", store.dynamodb, store.redis, [archive]) and credentials for
-tables and bucket. No node is asked, and no data directory is needed. An archive in a directory must be mounted
-here under the same path. The audit trail goes to standard error where there is no data directory.
+On a fleet the commands work on the tables, from any machine, while nodes serve. Pass `--config`
+with the nodes' settings file (store.engine = \"dynamodb\", store.dynamodb, store.redis, [archive])
+and credentials for tables and bucket. The commands contact no node and need no data directory. An
+archive in a directory must be mounted under the same path. Without a data directory, the audit
+trail goes to standard error.
 
-Every job can be stopped at any moment and given again.
+You can stop every job at any time and repeat it.
 
 Examples:
   BLUETICK_ARCHIVE__ENGINE=directory bluetick serve
@@ -44,10 +46,10 @@ Examples:
 
 #[derive(Args, Debug)]
 pub struct ArchiveRunArgs {
-    /// This conversation alone, also when it was brought back to stay
+    /// Archive only this conversation, even if it was restored before
     #[arg(long, value_name = "ID")]
     pub conversation: Option<ConversationId>,
-    /// Also old messages that are too few for a segment
+    /// Include old messages that are too few for a segment
     #[arg(long)]
     pub partial: bool,
     #[command(flatten)]
@@ -57,11 +59,11 @@ pub struct ArchiveRunArgs {
 }
 
 const ARCHIVE_RUN_HELP: &str = "\
-Finishes erasures that were interrupted, deletes what is past archive.retention_seconds, moves what is
-old enough, sweeps up what nobody refers to, and gives the space back.
+Finishes interrupted erasures, deletes content older than archive.retention_seconds, moves old
+messages, deletes unreferenced objects, and returns the space to the disk.
 
-Ctrl-C stops it; the next run goes on from there. With a server it goes on in the server.
-On a fleet it runs in this process, on the tables; one run at a time, here or on a node.
+Ctrl-C stops the run; the next run continues from there. If a server runs the job, it continues
+there. On a fleet it runs in this process, on the tables. Only one run at a time, here or on a node.
 
 Examples:
   bluetick archive run
@@ -91,8 +93,8 @@ pub struct ArchiveVerifyArgs {
 }
 
 const ARCHIVE_VERIFY_HELP: &str = "\
-Reads everything in the archive, which takes its time and, in a bucket, its price. Exit code 1 when
-something is not as it should be; the list says what. Nothing is changed.
+Reads the whole archive, which takes time and, in a bucket, costs money. The exit code is 1 if there
+is a problem; the output lists each one. Changes nothing.
 
 Example:
   bluetick archive verify";
@@ -102,7 +104,7 @@ pub struct ArchiveRestoreArgs {
     /// The conversation_id
     #[arg(value_name = "CONVERSATION", required_unless_present = "all", conflicts_with = "all")]
     pub conversation: Option<ConversationId>,
-    /// Everything that is in the archive
+    /// Restore the whole archive
     #[arg(long)]
     pub all: bool,
     #[command(flatten)]
@@ -112,10 +114,10 @@ pub struct ArchiveRestoreArgs {
 }
 
 const ARCHIVE_RESTORE_HELP: &str = "\
-It stays in the hot store until `bluetick archive run --conversation ID` names it.
+The conversation stays in the store until you run `bluetick archive run --conversation ID`.
 
-To leave the archive for good, stop the server (of a fleet, every node), bring everything back while
-archive.engine still says where it is, then set it to \"off\".
+To stop using the archive, stop the server (in a fleet, every node). Restore everything while
+archive.engine still names the archive, then set it to \"off\".
 
 Examples:
   bluetick archive restore d0123456789abcdefghjkmnpq
@@ -131,27 +133,29 @@ pub struct OutputArgs {
 #[derive(Debug, Subcommand)]
 #[command(after_help = ERASE_HELP)]
 pub enum EraseCommand {
-    /// Delete what everybody wrote in a conversation
+    /// Delete the content of all messages of a conversation
     #[command(after_help = ERASE_CONVERSATION_HELP)]
     Conversation(EraseConversationArgs),
-    /// Delete what a user wrote, everywhere or in one conversation
+    /// Delete the messages of a user, in all conversations or in one
     #[command(after_help = ERASE_USER_HELP)]
     User(EraseUserArgs),
 }
 
 const ERASE_HELP: &str = "\
-Deletes the content of messages for good, in the hot store and in the archive. The places stay, with
-who wrote when; clients show \"This message was deleted\". What devices have copied is theirs.
+Deletes the content of messages permanently, in the store and in the archive. The seq, the sender
+and the time of each message stay; clients show \"This message was deleted\". Copies on devices may
+remain.
 
 The command asks you to repeat the id before it deletes. --yes skips that question and nothing else;
-without a terminal to ask on, it is needed.
+without a terminal, it is required.
 
-Works without an archive too, and while a server runs. When it ends with exit code 0, no file of the
-data directory holds the content. If it is interrupted, the next start of the server or
-`bluetick archive run` finishes it.
+Also works without an archive, and while a server runs. After exit code 0, no file of the data
+directory holds the content. If it is interrupted, the next start of the server or `bluetick archive
+run` finishes it.
 
-On a fleet it works on the tables, from any machine, while nodes serve: pass `--config` with the nodes'
-settings file, with the same [archive], and credentials for tables and bucket. No data directory is needed.
+On a fleet it works on the tables, from any machine, while nodes serve. Pass `--config` with the
+nodes' settings file, with the same [archive], and credentials for tables and bucket. No data
+directory is needed.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq
@@ -163,7 +167,7 @@ pub struct EraseConversationArgs {
     /// The conversation_id
     #[arg(value_name = "ID")]
     pub conversation: ConversationId,
-    /// Only up to this message, and it too
+    /// Only messages up to this seq, inclusive
     #[arg(long, value_name = "SEQ", value_parser = clap::value_parser!(u64).range(1..=Seq::MAX.get()))]
     pub through: Option<u64>,
     #[command(flatten)]
@@ -175,8 +179,8 @@ pub struct EraseConversationArgs {
 }
 
 const ERASE_CONVERSATION_HELP: &str = "\
-The command asks you to repeat the id before it deletes; --yes skips the question. What is
-written after the command has begun stays.
+The command asks you to repeat the id before it deletes; --yes skips the question. Messages
+that are written after the command has started stay.
 
 Examples:
   bluetick erase conversation d0123456789abcdefghjkmnpq
@@ -200,7 +204,7 @@ pub struct EraseUserArgs {
 
 const ERASE_USER_HELP: &str = "\
 The command asks you to repeat the user_id before it deletes; --yes skips the question. The
-account stays, and so does what others wrote.
+account and the messages of other users stay.
 
 Examples:
   bluetick erase user alice
@@ -208,7 +212,7 @@ Examples:
 
 #[derive(Args, Clone, Copy, Debug)]
 pub struct ConsentArgs {
-    /// Skip the question; needed where there is no terminal to ask on
+    /// Skip the question; required without a terminal
     #[arg(long)]
     pub yes: bool,
 }

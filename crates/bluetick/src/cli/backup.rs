@@ -7,13 +7,13 @@ use super::{OutputArgs, Places};
 #[derive(Args, Debug)]
 #[command(after_help = BACKUP_HELP)]
 pub struct BackupArgs {
-    /// A directory, or s3://bucket/prefix; nothing may be there yet
+    /// A directory, or s3://bucket/prefix; it must be new or empty
     #[arg(value_name = "TO")]
     pub to: String,
-    /// With token.key and admin.key, also into a bucket
+    /// Include token.key and admin.key, even in a bucket
     #[arg(long, conflicts_with = "without_keys")]
     pub with_keys: bool,
-    /// Without token.key and admin.key, also into a directory
+    /// Exclude token.key and admin.key, even in a directory
     #[arg(long)]
     pub without_keys: bool,
     #[command(flatten)]
@@ -23,16 +23,17 @@ pub struct BackupArgs {
 }
 
 const BACKUP_HELP: &str = "\
-Everything as it is at one moment: messages, users, ticks. People go on writing meanwhile. While a
-server uses the data directory, the server is asked, and a directory is one of its machine. What was
-written is read back, and MANIFEST.json comes last: a place without one holds no backup.
+Copies a snapshot of all messages, users and ticks. Users can send messages meanwhile. If a server
+uses the data directory, that server makes the backup, and TO is a directory on its machine. The
+command reads the copy back and writes MANIFEST.json last: a copy without MANIFEST.json is
+incomplete.
 
-Not in it: the content of messages in the archive, which stays where it is; settings. The two keys
-of the data directory are in a backup in a directory, and in a bucket only with --with-keys: whoever
-has them can act as anybody.
+A backup excludes the settings and the content of archived messages. A backup in a directory
+includes the two keys of the data directory. A backup in a bucket includes them only with
+--with-keys, because the keys allow acting as any user.
 
-A bucket is reached with archive.region, archive.endpoint and the keys the archive would use.
-Exit code 1 when it failed, or when rows were damaged before they were copied.
+For a bucket, the command uses archive.region, archive.endpoint and the credentials of the archive.
+The exit code is 1 if the backup failed, or if rows of the store were already damaged.
 
 Examples:
   bluetick backup /var/backups/bluetick/monday

@@ -17,13 +17,14 @@ pub struct CheckArgs {
 }
 
 const CHECK_HELP: &str = "\
-Reads every batch of the log and every page and row of the tables, and compares what must agree: places
-without gaps, ids, ticks, members, inboxes, what is pending, names, references to the archive. No
-server may use the data directory meanwhile; a backup of a running one can be restored elsewhere, which
-looks it through. Nothing is changed.
+Reads every batch of the log and every page and row of the tables, and checks their consistency:
+contiguous seqs, ids, ticks, members, inboxes, pending deliveries, names, references to the archive.
+No server may use the data directory meanwhile. For a running server, restore a backup elsewhere:
+the restore checks it. Changes nothing.
 
-Exit code 0: sound. 1: there is damage, and each line says where: file and byte, or table and key,
-conversation and seqs. 2: it could not be looked through. Works on a read-only mount, except --archive.
+Exit code 0: sound. 1: damaged; each line names the file and byte, or the table and key, and the
+conversation and seqs. 2: the check could not run. Works on a read-only mount, except with
+--archive.
 
 For the embedded store. `bluetick tables check` and `bluetick archive verify` are for a fleet.
 

@@ -15,12 +15,12 @@ pub struct HealthArgs {
 }
 
 const HEALTH_HELP: &str = "\
-Asks /readyz. Exit code 0: it takes work. 1: it does not (it starts, drains, or its store refuses
-writes), or nobody answers within 5 seconds; standard error says which. For the health checks of
-containers, which have no other program to ask with.
+Requests /readyz. Exit code 0: the server accepts requests. 1: it does not (it starts, drains, or
+its store refuses writes), or it does not answer within 5 seconds; standard error states the reason.
+Use it as the health check of a container.
 
-Where the settings have server.tls, the server must show the certificate that is in the file. With an
-https address it must be one that this machine believes; SSL_CERT_FILE may name other roots.
+With server.tls in the settings, the server must present the certificate in the file. With an https
+URL, this machine must trust the certificate; SSL_CERT_FILE can name other roots.
 
 Examples:
   bluetick health

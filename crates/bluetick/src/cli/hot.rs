@@ -24,8 +24,8 @@ impl HotArgs {
 
 const HOT_HELP: &str = "\
 For a fleet (store.engine = \"dynamodb\"). Reads the tables and contacts no node. The rate covers the
-newest 500 messages; a dash means that the newest message is older than a minute. An epoch is a range
-of seqs with its own number of partitions.
+newest 500 messages; a dash means that the newest message is older than a minute. An epoch is a
+range of seqs with its own number of partitions.
 
 Examples:
   bluetick hot

@@ -13,7 +13,7 @@ pub struct MigrateArgs {
     /// The data directory to copy; no server may use it
     #[arg(long, value_name = "DIR")]
     pub from: PathBuf,
-    /// The settings file of the fleet [default: $BLUETICK_CONFIG, or ./bluetick.toml if there is one]
+    /// The settings file of the fleet [default: $BLUETICK_CONFIG, or ./bluetick.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The settings file of the source server, if its archive differs from the fleet's
@@ -50,9 +50,9 @@ two keys, so that tokens stay valid. Reads archived messages back from the archi
 does not change, so you can go back to it.
 
 Before: stop its server, and run `bluetick tables create`. No server may serve the tables until the
-migration ends. You can interrupt it at any time; the same command continues. At the end, the command
-reads the copy back and compares it. It lists every difference, and exits with 1 if there is one.
-After a complete migration the command only compares.
+migration ends. You can interrupt it at any time; the same command continues. At the end, the
+command reads the copy back and compares it. It lists every difference, and exits with 1 if there is
+one. After a complete migration the command only compares.
 
 Examples:
   bluetick migrate --from /var/lib/bluetick --config /etc/bluetick-fleet.toml

@@ -9,13 +9,13 @@ use crate::plan::Assumptions;
 pub struct PlanArgs {
     #[command(flatten)]
     pub assumptions: Assumptions,
-    /// Show how each figure comes about
+    /// Show the formula of each figure
     #[arg(long)]
     pub explain: bool,
-    /// Only what a message writes, and what it costs
+    /// Show only the writes and the cost per message
     #[arg(long, conflicts_with_all = ["ladder", "json"])]
     pub brief: bool,
-    /// One line for each size from a million to 100 billion messages a day, everything else as given
+    /// One line per load from a million to 100 billion messages a day; other flags apply
     #[arg(long, conflicts_with_all = ["explain", "json"])]
     pub ladder: bool,
     /// Print JSON, formulas included
@@ -24,12 +24,12 @@ pub struct PlanArgs {
 }
 
 const PLAN_HELP: &str = "\
-For the store `dynamodb`: tables, Redis, nodes and dollars, beside a design that writes every row with
-every message. Nothing is asked or changed; all of it is arithmetic on the flags. Numbers may be
-written 100e9, 5m or 2b (k, m, b, t).
+For the store `dynamodb`: calculates tables, Redis, nodes and dollars, compared with a design that
+writes every row with every message. The command contacts no service; it calculates from the flags
+only. Numbers may have the form 100e9, 5m or 2b (k, m, b, t).
 
-Prices are Amazon's list prices in us-east-1 since November 2024, on demand; set your own. Not in it:
-load balancers, traffic between zones and to the internet, logs, support, discounts.
+Prices are Amazon's on-demand list prices in us-east-1 since November 2024; flags set your own.
+Excluded: load balancers, traffic between zones and to the internet, logs, support, discounts.
 
 Examples:
   bluetick plan

@@ -17,12 +17,12 @@ pub struct RestoreArgs {
 }
 
 const RESTORE_HELP: &str = "\
-The data directory has to be new or empty. Every part is compared with its checksum, and what was made
-of them is looked through as `bluetick check` does before a server can start on it.
+The data directory must be new or empty. The command compares every part with its checksum, and then
+checks the restored directory like `bluetick check`, before a server can start on it.
 
-Clients are told another epoch: they drop what they keep and read anew, since places after the
-backup are given out again. Do not let the restored server and the one that was backed up use the
-same archive: each would take the other's objects for its own.
+The restored directory has a new epoch, because seqs after the backup are allocated again. Clients
+that see the new epoch drop their caches and read everything again. Do not let the restored server
+and the original one use the same archive: each would treat the other's objects as its own.
 
 Examples:
   bluetick restore /var/backups/bluetick/monday --data-dir /var/lib/bluetick

@@ -17,16 +17,17 @@ pub struct PutBackArgs {
 }
 
 const RESTORED_HELP: &str = "\
-Use it after you put an earlier copy of the data directory back yourself: files copied while no server
-ran, a snapshot of the volume, an image of the machine. Use it before the first server starts on the copy.
-`bluetick restore` does the same by itself, and a fleet has `bluetick tables restored`.
+Use it after you put an earlier copy of the data directory back yourself: files copied while no
+server ran, a snapshot of the volume, an image of the machine. Use it before the first server starts
+on the copy. `bluetick restore` does the same by itself, and a fleet has `bluetick tables restored`.
 
-The server then allocates seqs again that devices have already seen with other messages. This command
-gives the data directory another epoch. A device that is told another epoch drops its cache and reads
-everything anew. No message is changed. No server may use the data directory meanwhile. The command
-asks before it changes the epoch; --yes answers.
+The server then allocates seqs again that devices have already seen with other messages. This
+command gives the data directory a new epoch. A device that sees another epoch drops its cache and
+reads everything again. No message changes. No server may use the data directory meanwhile. The
+command asks before it changes the epoch; --yes skips the question.
 
-Exit code 0: the epoch has changed. 1: it failed. 2: it was refused, such as while a server runs.
+Exit code 0: the epoch has changed. 1: it failed. 2: it was refused, for example because a server
+runs.
 
 Examples:
   bluetick restored

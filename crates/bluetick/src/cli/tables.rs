@@ -67,8 +67,8 @@ Examples:
   BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=restored_ bluetick tables restored --yes";
 
 const TABLES_CREATE_HELP: &str = "\
-Tables are billed per request. Deletion protection and point-in-time recovery are on where the engine
-supports them. The command keeps correct tables and deletes nothing, so you can repeat it.
+Tables are billed per request. Deletion protection and point-in-time recovery are on where the
+engine supports them. The command keeps correct tables and deletes nothing, so you can repeat it.
 
 Examples:
   bluetick tables create

@@ -4,7 +4,7 @@
 use bluetick_wire::http::{ArchiveRunRequest, ReportBody, RestoreRequest};
 use serde::Serialize;
 
-use crate::archive::{Desk, Meter, Task, reported, status};
+use crate::archive::{ArchiveClient, Meter, Task, reported, status};
 use crate::cli::{ArchiveCommand, OutputArgs, Places};
 use crate::failure::Failure;
 use crate::figures::counted;
@@ -19,7 +19,7 @@ pub fn run(command: &ArchiveCommand) -> Result<(), Failure> {
             carry_out(&Task::Run(request), &arguments.places, arguments.output)
         }
         ArchiveCommand::Status(arguments) => {
-            let archive = with(open(&arguments.places)?, Desk::status)?;
+            let archive = with(open(&arguments.places)?, ArchiveClient::status)?;
             if arguments.output.json { print_json(&archive) } else { print(&status(&archive)) }
         }
         ArchiveCommand::Verify(arguments) => carry_out(&Task::Verify, &arguments.places, arguments.output),
@@ -39,7 +39,7 @@ pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(),
 /// Like [`carry_out`], but also returns `Ok` for a report that names problems.
 pub fn carry_out_unjudged(task: &Task, places: &Places, output: OutputArgs) -> Result<ReportBody, Failure> {
     let meter = Meter::new(output.json);
-    let report = with(open(places)?, |desk| desk.carry_out(task, meter))?;
+    let report = with(open(places)?, |client| client.carry_out(task, meter))?;
     if output.json {
         print_json(&report)?;
     } else {
@@ -52,25 +52,28 @@ pub fn carry_out_unjudged(task: &Task, places: &Places, output: OutputArgs) -> R
 pub fn judge(report: &ReportBody) -> Result<(), Failure> {
     match report {
         ReportBody::Verify(report) if report.problem_count > 0 => Err(Failure::failed(format!(
-            "the archive is not as it should be: {}",
+            "the archive has problems: {}",
             counted(report.problem_count, "problem")
         ))),
         ReportBody::Backup(report) if report.damaged_rows > 0 => Err(Failure::failed(format!(
-            "the backup is whole, but {} of the store were damaged before; `bluetick check` names them",
+            "the backup is complete, but {} of the store were already damaged; `bluetick check` lists them",
             counted(report.damaged_rows, "row")
         ))),
         _ => Ok(()),
     }
 }
 
-fn open(places: &Places) -> Result<Desk, Failure> {
-    Desk::open(&Loaded::load(&Inputs::of_this_process(places.flags()))?.settings)
+fn open(places: &Places) -> Result<ArchiveClient, Failure> {
+    ArchiveClient::open(&Loaded::load(&Inputs::of_this_process(places.flags()))?.settings)
 }
 
 /// Closes the store even if `act` fails.
-fn with<T>(desk: Desk, act: impl FnOnce(&Desk) -> Result<T, Failure>) -> Result<T, Failure> {
-    let done = act(&desk);
-    desk.close();
+fn with<T>(
+    client: ArchiveClient,
+    act: impl FnOnce(&ArchiveClient) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let done = act(&client);
+    client.close();
     done
 }
 

@@ -39,9 +39,7 @@ pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
     };
     carry_out(&Task::Backup(BackupRequest { to: to.clone(), keys }), &arguments.places, arguments.output)?;
     if let Some(mode) = open_mode(Path::new(&to)) {
-        eprintln!(
-            "bluetick: others may look into {to} (mode {mode:04o}); what is in it is for its owner alone"
-        );
+        eprintln!("bluetick: other users can read {to} (mode {mode:04o}); only its owner should be able to");
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
         return forget(arguments, &home, &url, user);
     }
     if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
-        return Err(Failure::usage("chat needs a terminal; standard input or output is something else"));
+        return Err(Failure::usage("chat needs a terminal as standard input and output"));
     }
     let server = server(arguments, &url)?;
     runtime()?.block_on(async {
@@ -86,7 +86,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 /// Logs out: revokes the stored token at the server and deletes everything stored for the user.
 fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserId>) -> Result<(), Failure> {
-    let user = user.ok_or_else(|| Failure::usage("nobody is logged in here; --user says who to forget"))?;
+    let user = user.ok_or_else(|| Failure::usage("no user is logged in on this machine; pass --user"))?;
     let directory = home.of(url, &user);
     // Opening the storage fails if another client uses it.
     let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
@@ -100,7 +100,7 @@ fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserI
     eprintln!("bluetick: forgot {user} at {url}");
     // Any other error means that the token was already invalid.
     if let Err(ApiError::Unreachable(reason)) = told {
-        eprintln!("bluetick: the server did not hear of it, so the token is good until it expires: {reason}");
+        eprintln!("bluetick: the server could not be told, so the token is valid until it expires: {reason}");
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {
     let password = ask_password(&format!("Password of {user} at {}: ", server.url))?;
     log_in(server, user, &password).await.map_err(|error| match &error {
         ApiError::Refused { code, .. } if code == "invalid_credentials" => {
-            Failure::usage("user and password do not match; --sign-up makes a new account")
+            Failure::usage("user and password do not match; --sign-up creates a new account")
         }
         error => refused(server, error),
     })
@@ -163,7 +163,7 @@ async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {
 
 async fn join(server: &Server, user: &UserId) -> Result<Session, Failure> {
     let password = ask_password(&format!("New password of {user} at {}: ", server.url))?;
-    if ask_password("Again: ")? != password {
+    if ask_password("Repeat the password: ")? != password {
         return Err(Failure::usage("the two passwords are not the same"));
     }
     sign_up(server, user, &password, None).await.map_err(|error| refused(server, &error))
@@ -215,7 +215,7 @@ impl Home {
             data.map(|data| data.join("bluetick"))
         };
         let home = arguments.data_dir.clone().or_else(usual);
-        home.map(Home).ok_or_else(|| Failure::usage("there is no home directory; give --data-dir"))
+        home.map(Home).ok_or_else(|| Failure::usage("the home directory is unknown; pass --data-dir"))
     }
 
     fn of(&self, url: &ServerUrl, user: &UserId) -> PathBuf {
@@ -249,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_of_a_user_leaves_its_directory_or_takes_anothers() {
+    fn user_directory_names_are_distinct_and_stay_inside_the_parent() {
         assert_eq!(below("../alice"), PathBuf::from("%2E%2E%2Falice"));
         assert_eq!(below("."), PathBuf::from("%2E"));
         assert_eq!(below("Alice"), PathBuf::from("%41lice"));

@@ -59,7 +59,7 @@ fn check_archive(arguments: &CheckArgs, data_dir: &Path) -> Result<(), Failure> 
 fn not_looked_through(error: CheckError) -> Failure {
     match error {
         CheckError::Lock { error: LockError::InUse(_), .. } => Failure::usage(format!(
-            "{error}; stop the server first, or make a backup of it, which is looked through when it is restored"
+            "{error}; stop the server first, or restore a backup of it, which checks the copy"
         )),
         other => Failure::usage(other),
     }
@@ -89,7 +89,7 @@ fn in_words(report: &CheckReport) -> String {
     let mut line = |name: &str, about: String| {
         let _infallible = writeln!(text, "{name:<14} {about}");
     };
-    let torn = if report.has_torn_end { ", the last one unfinished, as a crash leaves it" } else { "" };
+    let torn = if report.has_torn_end { ", the last one incomplete after a crash" } else { "" };
     let batches =
         if report.batches == 1 { "1 batch".to_owned() } else { format!("{} batches", count(report.batches)) };
     line("Log", format!("{batches} in {}{torn}", counted(report.segments, "segment")));
@@ -102,7 +102,7 @@ fn in_words(report: &CheckReport) -> String {
         format!("{messages} in {conversations}, {accounts}; batches only in the log are not counted"),
     );
     if report.archived_messages > 0 {
-        line("In the archive", counted(report.archived_messages, "message") + ", not looked at here");
+        line("In the archive", counted(report.archived_messages, "message") + ", not checked here");
     }
     if !report.lookalikes.is_empty() {
         let groups = counted(report.lookalikes.len() as u64, "group");

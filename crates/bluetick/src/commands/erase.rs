@@ -45,12 +45,10 @@ fn consent(given: ConsentArgs, what: &str, id: &str) -> Result<(), Failure> {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        return Err(Failure::usage(
-            "erasing cannot be undone; give --yes where there is no terminal to ask on",
-        ));
+        return Err(Failure::usage("erasing cannot be undone; pass --yes if there is no terminal"));
     }
     eprintln!("This deletes {what}, here and in the archive.");
-    if ask("This cannot be undone. Type the id to go on: ")? == id {
+    if ask("This cannot be undone. Type the id to continue: ")? == id {
         Ok(())
     } else {
         Err(Failure::usage("that is not the id; nothing was erased"))

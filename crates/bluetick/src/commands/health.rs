@@ -26,12 +26,12 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
     };
     let answer = client
         .call("GET", "/readyz", None)
-        .map_err(|error| Failure::failed(format!("nobody answers on {}: {error}", client.address())))?;
+        .map_err(|error| Failure::failed(format!("no server answers on {}: {error}", client.address())))?;
     if answer.status == 200 {
         return Ok(());
     }
-    let reason = answer.body["reason"].as_str().unwrap_or("it gives no reason");
-    Err(Failure::failed(format!("the server on {} takes no work: {reason}", client.address())))
+    let reason = answer.body["reason"].as_str().unwrap_or("no reason given");
+    Err(Failure::failed(format!("the server on {} does not accept requests: {reason}", client.address())))
 }
 
 /// A client for `url`. With https, the root certificates of this machine must verify the server.
@@ -69,14 +69,14 @@ fn address(server: &str, usual_port: u16) -> Result<SocketAddr, Failure> {
     let named = if has_port { server.to_owned() } else { format!("{server}:{usual_port}") };
     let found = named
         .to_socket_addrs()
-        .map_err(|error| Failure::failed(format!("there is no address for {named}: {error}")))?
+        .map_err(|error| Failure::failed(format!("cannot resolve {named}: {error}")))?
         .next();
     match found {
         Some(address) if address.port() == 0 => {
-            Err(Failure::usage("the server listens on any free port (server.listen): say which with --url"))
+            Err(Failure::usage("server.listen has port 0 (any free port); pass the actual port with --url"))
         }
         Some(address) => Ok(address),
-        None => Err(Failure::failed(format!("there is no address for {named}"))),
+        None => Err(Failure::failed(format!("cannot resolve {named}"))),
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_a_host_and_a_port_with_tls_or_without() {
+    fn listen_address_becomes_host_port_and_scheme() {
         for (url, server) in [
             ("http://127.0.0.1:8080", (false, "127.0.0.1:8080")),
             ("http://[::1]:80/", (false, "[::1]:80")),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_not_said_is_the_usual_one_and_any_free_one_cannot_be_asked() {
+    fn missing_port_uses_the_default_and_port_0_is_refused() {
         assert!(matches!(address("127.0.0.1:0", 80), Err(Failure::Usage(_))));
         assert_eq!(address("127.0.0.1", 80).unwrap().port(), 80);
         assert_eq!(address("[::1]", 443).unwrap().port(), 443);

@@ -32,7 +32,7 @@ async fn list(settings: &DynamoSettings) -> Result<Vec<Busy>, StoreError> {
 
 fn told(listed: &[Busy]) -> String {
     if listed.is_empty() {
-        return "no conversation was ever too busy for one partition\n".to_owned();
+        return "no conversation has ever been too busy for one partition\n".to_owned();
     }
     let mut text = format!(
         "{:<26} {:>10} {:>10} {:>14}  epochs\n",
@@ -55,7 +55,7 @@ fn epochs(registry: &Registry) -> String {
     let told: Vec<_> = told.collect();
     match skipped {
         0 => told.join(", "),
-        _ => format!("{} before, {}", count(skipped as u64), told.join(", ")),
+        _ => format!("{} earlier, {}", count(skipped as u64), told.join(", ")),
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn each_conversation_is_a_line_with_its_rate_partitions_and_epochs() {
+    fn hot_list_prints_one_line_per_conversation_with_rate_and_epochs() {
         let id = ConversationId::group([7; 15]);
         let busy =
             |rate| Busy { id, registry: registry(&[2, 5]), head: Seq::new(24_817), newest_at: None, rate };
@@ -84,15 +84,15 @@ mod tests {
             format!("{id}       3,912          5         24,817  2 from 1,025, 5 from 2,049")
         );
         assert!(lines[2].contains(" - "), "{text}");
-        assert_eq!(told(&[]), "no conversation was ever too busy for one partition\n");
+        assert_eq!(told(&[]), "no conversation has ever been too busy for one partition\n");
     }
 
     #[test]
-    fn of_very_many_epochs_the_newest_are_told() {
+    fn hot_list_with_many_epochs_shows_the_newest() {
         let numbers: Vec<u16> = (0..20).map(|number| 2 + number % 2).collect();
         let text = epochs(&registry(&numbers));
         assert!(
-            text.starts_with("14 before, 2 from ") && text.matches(" from ").count() == EPOCHS_TOLD,
+            text.starts_with("14 earlier, 2 from ") && text.matches(" from ").count() == EPOCHS_TOLD,
             "{text}"
         );
     }

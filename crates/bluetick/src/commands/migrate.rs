@@ -17,7 +17,10 @@ pub fn run(arguments: &MigrateArgs) -> Result<(), Failure> {
     let source = Loaded::load(&Inputs::of_this_process(arguments.source_flags()))?.settings;
     let from = &arguments.from;
     if !from.join("tables").is_dir() {
-        return Err(Failure::usage(format!("{} is no data directory of the embedded store", from.display())));
+        return Err(Failure::usage(format!(
+            "{} is not a data directory of the embedded store",
+            from.display()
+        )));
     }
     let plan = Plan {
         source,

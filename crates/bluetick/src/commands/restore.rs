@@ -70,17 +70,20 @@ pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
         let _infallible = writeln!(text, "{name:<14} {about}");
     };
     line("Restored", data_dir.display().to_string());
-    line("As it was", utc(Timestamp::from_millis(manifest.made_at)));
+    line("Snapshot of", utc(Timestamp::from_millis(manifest.made_at)));
     let (messages, conversations) =
         (counted(manifest.messages, "message"), counted(manifest.conversations, "conversation"));
-    line("In it", format!("{messages} in {conversations}, {}", counted(manifest.accounts, "account")));
+    line("Contains", format!("{messages} in {conversations}, {}", counted(manifest.accounts, "account")));
     if manifest.archived_messages > 0 {
         let archived = counted(manifest.archived_messages, "message");
         line("In the archive", format!("{archived}, in {}", named(&manifest.archive)));
     }
-    line("Epoch", format!("{}; clients drop what they keep and read anew", epoch.get()));
+    line("Epoch", format!("{}; clients drop their caches and read everything again", epoch.get()));
     if !with_keys {
-        line("Keys", "not in the backup; put token.key and admin.key back, or new ones are made".to_owned());
+        line(
+            "Keys",
+            "not in the backup; put token.key and admin.key back, or the server creates new ones".to_owned(),
+        );
     }
     line("Took", time(started.elapsed()));
     print(&text)

@@ -32,7 +32,7 @@ pub fn run(arguments: &PutBackArgs) -> Result<(), Failure> {
         let body = json!({"data_dir": settings.store.data_dir, "epoch": epoch.get()});
         return print(&(serde_json::to_string_pretty(&body).expect("strings and numbers only") + "\n"));
     }
-    print(&format!("the epoch is {} now; clients drop their caches and read everything anew\n", epoch.get()))
+    print(&format!("the epoch is {} now; clients drop their caches and read everything again\n", epoch.get()))
 }
 
 fn consent(arguments: &PutBackArgs, settings: &Settings) -> Result<(), Failure> {
@@ -40,12 +40,12 @@ fn consent(arguments: &PutBackArgs, settings: &Settings) -> Result<(), Failure> 
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        let advice = "every client drops its cache; give --yes where there is no terminal to ask on";
+        let advice = "every client drops its cache; pass --yes if there is no terminal";
         return Err(Failure::usage(advice));
     }
     let data_dir = settings.store.data_dir.display();
-    eprintln!("Every client of {data_dir} will drop its cache and read everything anew.");
-    if ask("Type yes to go on: ")? == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
+    eprintln!("Every client of {data_dir} will drop its cache and read everything again.");
+    if ask("Type yes to continue: ")? == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
 }
 
 fn failure(error: DeclareError) -> Failure {

@@ -29,7 +29,7 @@ pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
     let settings = &loaded.settings;
     logging::start(&settings.log)?;
     for advice in settings.advice() {
-        tracing::warn!("{advice}");
+        tracing::warn!(advice, "settings need attention");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("bluetick-worker")
@@ -84,19 +84,19 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
             () = reload.next() => server.reload_certificates().await,
             shown = next_certificate(&mut certificate) => {
                 if let Err(error) = store.announce_certificate(&settings.store.data_dir, Some(&shown)) {
-                    tracing::warn!(%error, "tools on this machine may not know the server by its new certificate");
+                    tracing::warn!(%error, "cannot store the new certificate for local commands");
                 }
             }
         }
     };
-    tracing::info!(signal = name, "stopping: finishing what was accepted; a second signal stops at once");
+    tracing::info!(signal = name, "stopping: finishing accepted requests; a second signal stops immediately");
     tokio::select! {
         () = server.drain() => {
             tracing::info!("stopped");
             Ok(())
         }
         name = stop.next() => {
-            tracing::warn!(signal = name, "stopped at once; what was acknowledged is safe");
+            tracing::warn!(signal = name, "stopped immediately; acknowledged messages are safe");
             std::process::exit(1);
         }
     }

@@ -50,14 +50,14 @@ fn consent(arguments: &RestoredArgs, settings: &DynamoSettings) -> Result<(), Fa
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        let advice = "every client drops what it keeps; give --yes where there is no terminal to ask on";
+        let advice = "every client drops its cache; pass --yes if there is no terminal";
         return Err(Failure::usage(advice));
     }
     let prefix = &settings.table_prefix;
     eprintln!(
-        "Every client of the tables {prefix}… will drop what it keeps and read anew. No node may serve them now."
+        "Every client of the tables {prefix}… will drop its cache and read everything again. No node may serve them now."
     );
-    if ask("Type yes to go on: ")? == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
+    if ask("Type yes to continue: ")? == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
 }
 
 async fn restored(settings: &DynamoSettings) -> Result<Epoch, StoreError> {
@@ -122,14 +122,14 @@ fn told(found: &Findings) -> String {
     let all = [&found.wrong, &found.unprotected, &found.notes];
     let lines: String = all.into_iter().flatten().map(|sentence| format!("{sentence}\n")).collect();
     if found.wrong.is_empty() && found.unprotected.is_empty() {
-        lines + "the tables are as they must be\n"
+        lines + "the tables are correct\n"
     } else {
         lines
     }
 }
 
 fn judge(found: &Findings) -> Result<(), Failure> {
-    let mends = "`bluetick tables create` makes what is missing and protects what is not";
+    let mends = "`bluetick tables create` creates missing tables and protects all tables";
     let (wrong, unprotected) = (found.wrong.len() as u64, found.unprotected.len() as u64);
     match (wrong, unprotected) {
         (0, 0) => Ok(()),
@@ -140,7 +140,7 @@ fn judge(found: &Findings) -> Result<(), Failure> {
         }
         _ => {
             let tables = counted(wrong, "table");
-            Err(Failure::failed(format!("nothing starts with {tables} wrong or missing; {mends}")))
+            Err(Failure::failed(format!("no node starts with {tables} wrong or missing; {mends}")))
         }
     }
 }
@@ -157,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_does_not_know_is_told_and_no_failure() {
+    fn table_feature_unknown_to_the_engine_is_reported_without_failure() {
         let found = Findings { notes: vec!["table a: this engine has no x".into()], ..Findings::default() };
         assert_eq!(failed(&found), None);
-        assert_eq!(told(&found), "table a: this engine has no x\nthe tables are as they must be\n");
+        assert_eq!(told(&found), "table a: this engine has no x\nthe tables are correct\n");
     }
 
     #[test]
-    fn tables_that_are_wrong_or_unprotected_are_a_failure() {
+    fn wrong_or_unprotected_tables_are_a_failure() {
         let wrong = Findings { wrong: vec!["table a is missing".into()], ..Findings::default() };
         assert!(failed(&wrong).is_some_and(|said| said.contains("1 table wrong or missing")));
         let off = vec!["table a: x is off".into(), "table b: x is off".into()];

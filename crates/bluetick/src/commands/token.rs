@@ -1,5 +1,5 @@
-//! `bluetick token`: reserves a name and signs a token for it, through the server that uses the data
-//! directory or without one.
+//! `bluetick token`: reserves a name and signs a token for it, through the server that uses the
+//! data directory or without one.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::preflight;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
-use crate::users::UserBook;
+use crate::users::UserClient;
 
 /// File in the data directory with the key that signs tokens.
 pub const TOKEN_KEY: &str = "token.key";
@@ -29,36 +29,36 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
         && settings.auth.jwks_file.is_none();
     if settings.store.engine == Engine::DynamoDb && has_own_key && !data_dir.join(TOKEN_KEY).exists() {
         return Err(Failure::usage(format!(
-            "{} has no {TOKEN_KEY}: all nodes of a fleet share one, which each of them puts into its data directory when it \
-             starts. Give the data directory of a node, or start one on this directory first",
+            "{} has no {TOKEN_KEY}: all nodes of a fleet share one key, and each node stores it in its data \
+             directory at start. Pass the data directory of a node, or start a node on this directory first",
             data_dir.display()
         )));
     }
     // Check before creating a key: a server that uses the directory may have another one.
-    let book = match was_there || settings.store.engine == Engine::DynamoDb {
-        true => Some(UserBook::open(&settings)?),
+    let client = match was_there || settings.store.engine == Engine::DynamoDb {
+        true => Some(UserClient::open(&settings)?),
         false => None,
     };
-    let token = match book {
-        Some(book) => {
-            let minted = mint(arguments, &settings, &book);
-            book.close();
+    let token = match client {
+        Some(client) => {
+            let minted = mint(arguments, &settings, &client);
+            client.close();
             minted?
         }
         None => mint_at_a_new_place(arguments, &settings)?,
     };
     if !was_there && data_dir.exists() {
         eprintln!(
-            "bluetick: made {} with a new token.key; a server started on it accepts this token",
+            "bluetick: created {} with a new token.key; a server started on it accepts this token",
             data_dir.display()
         );
     }
     print(&format!("{token}\n"))
 }
 
-fn mint(arguments: &TokenArgs, settings: &Settings, book: &UserBook) -> Result<String, Failure> {
+fn mint(arguments: &TokenArgs, settings: &Settings, client: &UserClient) -> Result<String, Failure> {
     let ttl = ttl(arguments, settings);
-    book.mint(&arguments.name, ttl, || sign(arguments, settings))
+    client.mint(&arguments.name, ttl, || sign(arguments, settings))
 }
 
 /// Handles a missing data directory: creates it with its own key. With a secret shared with the
@@ -67,14 +67,14 @@ fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<Str
     let token = sign(arguments, settings)?;
     if !settings.store.data_dir.exists() {
         return Err(Failure::usage(format!(
-            "the data directory {} does not exist, so the name can't be reserved. Give the data directory \
+            "the data directory {} does not exist, so the name can't be reserved. Pass the data directory \
              of the server, or use --no-reserve to sign the token without reserving the name",
             settings.store.data_dir.display()
         )));
     }
-    let book = UserBook::open(settings)?;
-    let minted = book.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
-    book.close();
+    let client = UserClient::open(settings)?;
+    let minted = client.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
+    client.close();
     minted
 }
 

@@ -15,7 +15,7 @@ use crate::figures::utc;
 use crate::output::print;
 use crate::prompt::ask_password;
 use crate::settings::{Inputs, Loaded, Settings};
-use crate::users::{NewUser, ShownUser, UserBook};
+use crate::users::{NewUser, ShownUser, UserClient};
 
 pub fn run(command: &UserCommand) -> Result<(), Failure> {
     match command {
@@ -31,29 +31,31 @@ fn add(arguments: &UserAddArgs) -> Result<(), Failure> {
     let display_name = arguments.display_name.as_deref().map(display_name).transpose()?;
     let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
     let user = NewUser { id: arguments.name.clone(), display_name, password: password.text.clone() };
-    with(UserBook::open(&settings)?, |book| book.add(&user))?;
-    eprintln!("bluetick: made user {}", arguments.name);
+    with(UserClient::open(&settings)?, |client| client.add(&user))?;
+    eprintln!("bluetick: created user {}", arguments.name);
     password.print_if_generated()
 }
 
 fn set_password(arguments: &UserPasswordArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
     let password = password_for(&arguments.name, arguments.password, settings.auth.password_rules())?;
-    with(UserBook::open_existing(&settings)?, |book| book.set_password(&arguments.name, &password.text))?;
+    with(UserClient::open_existing(&settings)?, |client| {
+        client.set_password(&arguments.name, &password.text)
+    })?;
     eprintln!("bluetick: {} has a new password", arguments.name);
     password.print_if_generated()
 }
 
 fn revoke(arguments: &UserRevokeArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
-    with(UserBook::open_existing(&settings)?, |book| book.revoke(&arguments.name))?;
+    with(UserClient::open_existing(&settings)?, |client| client.revoke(&arguments.name))?;
     eprintln!("bluetick: {} is logged out everywhere", arguments.name);
     Ok(())
 }
 
 fn show(arguments: &UserShowArgs) -> Result<(), Failure> {
     let settings = settings(&arguments.places)?;
-    let user = with(UserBook::open_existing(&settings)?, |book| book.show(&arguments.name))?;
+    let user = with(UserClient::open_existing(&settings)?, |client| client.show(&arguments.name))?;
     print(&described(&user))
 }
 
@@ -62,9 +64,9 @@ fn settings(places: &Places) -> Result<Settings, Failure> {
 }
 
 /// Closes the store even if `act` fails.
-fn with<T>(book: UserBook, act: impl FnOnce(&UserBook) -> Result<T, Failure>) -> Result<T, Failure> {
-    let done = act(&book);
-    book.close();
+fn with<T>(client: UserClient, act: impl FnOnce(&UserClient) -> Result<T, Failure>) -> Result<T, Failure> {
+    let done = act(&client);
+    client.close();
     done
 }
 
@@ -75,7 +77,7 @@ fn display_name(text: &str) -> Result<String, Failure> {
     if !length_fits || name.chars().any(char::is_control) {
         let most = User::DISPLAY_NAME_MAX_BYTES;
         return Err(Failure::usage(format!(
-            "--display-name has 1 to {most} bytes and no control characters"
+            "--display-name must have 1 to {most} bytes and no control characters"
         )));
     }
     Ok(name.into())
@@ -104,12 +106,12 @@ fn password_for(user: &UserId, arguments: PasswordArgs, rules: PasswordRules) ->
         line.trim_end_matches(['\r', '\n']).to_owned()
     } else if io::stdin().is_terminal() {
         let first = ask_password(&format!("Password for {user}: "))?;
-        if ask_password("The same again: ")? != first {
+        if ask_password("Repeat the password: ")? != first {
             return Err(Failure::usage("the two passwords differ"));
         }
         first
     } else {
-        let advice = "use --password-stdin or --generate where there is no terminal to ask on";
+        let advice = "use --password-stdin or --generate without a terminal";
         return Err(Failure::usage(format!("no password was given; {advice}")));
     };
     rules.check(user.as_str(), &text).map_err(Failure::usage)?;
@@ -140,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_generated_password_is_strong_and_new_each_time() {
+    fn generated_passwords_are_strong_and_distinct() {
         for min_bytes in [8, 30] {
             let rules = PasswordRules { min_bytes };
             let (one, other) = (generate(&SystemRandom, rules), generate(&SystemRandom, rules));
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_display_name_is_trimmed_and_bounded() {
+    fn display_name_is_trimmed_and_its_length_is_limited() {
         assert_eq!(display_name("  Alice Liddell ").unwrap(), "Alice Liddell");
         for bad in ["", "   ", "a\u{7}b", &"x".repeat(129)] {
             assert!(display_name(bad).is_err(), "{bad:?}");

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_how_far_how_fast_and_how_long_it_takes() {
+    fn migration_line_shows_progress_rate_and_remaining_time() {
         let begun = Begun {
             stage: Stage::Copying,
             at: Instant::now(),

@@ -1,4 +1,4 @@
-//! Copies an embedded store into the tables of a fleet: walks the source, tracks the progress, and
+//! Copies an embedded store into the tables of a fleet: reads the source, tracks the progress, and
 //! reports the result.
 //!
 //! `bluetick_store_embedded::export` reads the source. `bluetick_store_cloud::import` writes the
@@ -7,7 +7,7 @@
 mod meter;
 mod report;
 mod source;
-mod walk;
+mod store_copy;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use bluetick_store_embedded::export::Inventory;
 
 use self::meter::{Meter, Stage, Tally};
 pub use self::report::Report;
-use self::walk::Walk;
+use self::store_copy::StoreCopy;
 use crate::failure::Failure;
 use crate::fleet_keys;
 use crate::settings::Settings;
@@ -53,7 +53,7 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
     let outcome = tokio::select! {
         outcome = with_meter(&meter, &tally, migrate(plan, &store, &tally, &meter)) => outcome,
         _signal = stop.next() => {
-            let goes_on = "what was copied stays, and the same command goes on from there";
+            let goes_on = "copied rows stay, and the same command continues from there";
             Err(Failure::failed(format!("stopped; {goes_on}")))
         }
     };
@@ -77,16 +77,16 @@ async fn migrate(
     let mut report = Report { archived: inventory.archived, ..Report::default() };
     if inventory.epoch != Epoch::FIRST {
         report.notes.push(format!(
-            "the store was restored from a backup once (epoch {}); clients drop what they keep and read it again",
+            "the store was restored from a backup once (epoch {}); clients drop their caches and read everything again",
             inventory.epoch.get()
         ));
     }
-    let walk = Walk { store, importer: &importer, tally, may_replace: marker.began_vacant };
+    let store_copy = StoreCopy { store, importer: &importer, tally, may_replace: marker.began_vacant };
     if let Some(at) = marker.finished_at {
         report.was_finished_at = Some(at);
     } else {
         tally.begin(Stage::Copying, &inventory, &marker);
-        walk.copy(&mut marker).await?;
+        store_copy.copy(&mut marker).await?;
         share_keys(plan, &importer, &mut report).await?;
         report.written = tally.written();
         report.were_there = tally.were_there();
@@ -97,7 +97,7 @@ async fn migrate(
     if plan.verifies {
         meter.clear();
         tally.begin(Stage::Comparing, &inventory, &marker.instead("", 0, false));
-        report.comparison = Some(walk.compare().await?);
+        report.comparison = Some(store_copy.compare().await?);
     }
     let is_right = report.comparison.as_ref().is_none_or(|found| found.differences == 0);
     if is_right && marker.finished_at.is_none() {
@@ -124,7 +124,7 @@ async fn begin(
             match (marker.finished_at, goes_on) {
                 (Some(_), _) if marker.position != *position => {
                     return Err(Failure::failed(format!(
-                        "the data directory was written to after it had been copied into these tables; {other_tables}"
+                        "the data directory changed after it had been copied into these tables; {other_tables}"
                     )));
                 }
                 (Some(_), _) | (None, true) => return Ok(marker),
@@ -164,7 +164,7 @@ async fn share_keys(plan: &Plan, importer: &Importer, report: &mut Report) -> Re
         let path = plan.source.store.data_dir.join(name);
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         if !importer.share(name, text.trim()).await.map_err(in_target)? {
-            report.notes.push(format!("the fleet has another {name} already, which stays"));
+            report.notes.push(format!("the fleet already has another {name}, which stays"));
         }
     }
     Ok(())

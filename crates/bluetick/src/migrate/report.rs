@@ -38,29 +38,32 @@ impl Report {
             counted(self.messages, "message")
         );
         let mut lines = vec![match self.was_finished_at {
-            Some(at) => format!("Copied     {all}; that was done on {}", utc(at)),
+            Some(at) => format!("Copied     {all}; finished on {}", utc(at)),
             None => format!("Copied     {all}"),
         }];
         if self.was_finished_at.is_none() {
             let there = counted(self.were_there, "row");
-            lines.push(format!("This time  {} written, {there} were there", counted(self.written, "row")));
+            lines.push(format!(
+                "This run   {} written, {there} already present",
+                counted(self.written, "row")
+            ));
         }
         if self.archived > 0 {
-            lines.push(format!("Archive    {} brought back", counted(self.archived, "message")));
+            lines.push(format!("Archive    {} read from the archive", counted(self.archived, "message")));
         }
         if self.erased > 0 {
-            lines.push(format!("Erased     {}, which stay so", counted(self.erased, "message")));
+            lines.push(format!("Erased     {}, which stay erased", counted(self.erased, "message")));
         }
         if self.lost > 0 {
             let lost = counted(self.lost, "message");
             lines.push(format!(
-                "Lost       {lost} could not be read from the archive, and say so in the tables"
+                "Lost       {lost} could not be read from the archive; the tables mark them as lost"
             ));
         }
         lines.push(match &self.comparison {
             None => "Compared   nothing (--no-verify)".to_owned(),
             Some(found) if found.differences == 0 => {
-                format!("Compared   {}, all as they must be", counted(found.rows, "row"))
+                format!("Compared   {}, all correct", counted(found.rows, "row"))
             }
             Some(found) => {
                 let differences = counted(found.differences, "difference");
@@ -80,10 +83,10 @@ impl Report {
             Some(found) if found.differences > 0 => {
                 let what = counted(found.differences, "difference");
                 let remedy = match self.was_finished_at {
-                    Some(_) => "whoever served the tables since has changed them, or somebody else has",
-                    None => "--from-start writes what is missing and stops at what is another's",
+                    Some(_) => "a server or another program has changed the tables since",
+                    None => "--from-start writes missing rows and stops at rows of another source",
                 };
-                Err(Failure::failed(format!("the tables are not what was copied: {what}; {remedy}")))
+                Err(Failure::failed(format!("the tables differ from the source: {what}; {remedy}")))
             }
             _ => Ok(()),
         }
@@ -95,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_says_what_was_copied_and_what_came_of_the_comparison() {
+    fn migration_report_shows_copied_counts_and_comparison_result() {
         let compared = Comparison { rows: 1_234, ..Comparison::default() };
         let report = Report {
             people: 1,
@@ -110,16 +113,16 @@ mod tests {
         assert_eq!(
             report.text(),
             "Copied     1 person, 2 conversations, 1,000 messages\n\
-             This time  1,234 rows written, 0 rows were there\n\
-             Lost       3 messages could not be read from the archive, and say so in the tables\n\
-             Compared   1,234 rows, all as they must be\n\
+             This run   1,234 rows written, 0 rows already present\n\
+             Lost       3 messages could not be read from the archive; the tables mark them as lost\n\
+             Compared   1,234 rows, all correct\n\
              Took       12 s\n"
         );
         assert!(report.judge().is_ok());
     }
 
     #[test]
-    fn differences_are_listed_and_a_failure() {
+    fn migration_differences_are_listed_and_cause_failure() {
         let sentences = vec!["message 3 of conversation x is missing".to_owned()];
         let found = Comparison { rows: 5, differences: 1, sentences };
         let report = Report { comparison: Some(found), ..Report::default() };

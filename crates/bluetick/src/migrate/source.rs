@@ -27,13 +27,13 @@ pub async fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Failure> {
 pub fn must_be_readable(inventory: &Inventory, settings: &Settings) -> Result<(), Failure> {
     if inventory.unfinished_erasures > 0 {
         return Err(Failure::failed(
-            "what is being erased in the data directory is not gone yet; `bluetick archive run` on it finishes that",
+            "the data directory has an unfinished erasure; `bluetick archive run` on it finishes the erasure",
         ));
     }
     if inventory.archived > 0 && settings.archive.engine == ArchiveEngine::Off {
         let messages = counted(inventory.archived, "message");
         return Err(Failure::usage(format!(
-            "{messages} of the data directory are in an archive, and the settings name none; give the settings it was \
+            "{messages} of the data directory are in an archive, and the settings name none; pass the settings it was \
              served with (--from-config)"
         )));
     }

@@ -9,71 +9,71 @@ pub struct Assumptions {
     /// Messages sent in a day
     #[arg(long, value_name = "COUNT", default_value = "100m", value_parser = amount)]
     pub messages_per_day: f64,
-    /// People [default: one for every 50 messages a day]
+    /// Users [default: one for every 50 messages a day]
     #[arg(long, value_name = "COUNT", value_parser = amount)]
     pub users: Option<f64>,
-    /// The share of them that is connected at the busiest moment
+    /// Share of users that is connected at the peak
     #[arg(long, value_name = "SHARE", default_value = "0.2", value_parser = share)]
     pub online_share: f64,
-    /// Who receives a message besides its sender, on average; 1 where all is direct
+    /// Receivers of a message besides its sender, on average; 1 if all messages are direct
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = amount)]
     pub members: f64,
     /// The share of receivers who are not connected when a message is sent
     #[arg(long, value_name = "SHARE", default_value = "0.3", value_parser = share)]
     pub offline_share: f64,
-    /// The text of a message
+    /// Size of the text of a message
     #[arg(long, value_name = "BYTES", default_value = "100", value_parser = amount)]
     pub bytes: f64,
-    /// Messages in a row: written in one conversation before it rests, or missed in it during one absence
+    /// Messages in a burst: sent in one conversation before a pause, or missed in one absence
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = at_least_one)]
     pub burst: f64,
-    /// The time between two messages of such a row
+    /// Time between two messages of a burst
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = amount)]
     pub pace_seconds: f64,
-    /// How often an inbox row that keeps changing is written
+    /// Time between two writes of a changing inbox row
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = amount)]
     pub flush_seconds: f64,
-    /// Messages that one `read` mark covers
+    /// Messages that one `read` receipt covers
     #[arg(long, value_name = "COUNT", default_value = "3", value_parser = at_least_one)]
     pub messages_per_read: f64,
-    /// How often in a day a person opens the app: a connection and a page of the inbox each time
+    /// App starts of a user per day: each is a connection and one inbox page
     #[arg(long, value_name = "COUNT", default_value = "8", value_parser = amount)]
     pub opens_per_day: f64,
-    /// Pages of history that a person looks at each time
+    /// Pages of history that a user reads at each app start
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = zero_or_more)]
     pub pages_per_open: f64,
     /// Conversations in an inbox
     #[arg(long, value_name = "COUNT", default_value = "50", value_parser = at_least_one)]
     pub conversations: f64,
-    /// Those of them that somebody wrote in within the dedupe window
+    /// Conversations in an inbox with a message in the dedupe window
     #[arg(long, value_name = "COUNT", default_value = "10", value_parser = amount)]
     pub active_conversations: f64,
-    /// Those of them that have something new each time the app is opened
+    /// Conversations in an inbox with new messages at each app start
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = zero_or_more)]
     pub conversations_behind: f64,
-    /// How long a message_id is known (store.dedupe_window_seconds)
+    /// How long the store remembers a message_id (store.dedupe_window_seconds)
     #[arg(long, value_name = "HOURS", default_value = "168", value_parser = amount)]
     pub dedupe_hours: f64,
-    /// How long the text of a message stays in its table before it moves to the archive (archive.age_seconds)
+    /// Age at which a message moves from its table to the archive (archive.age_seconds)
     #[arg(long, value_name = "DAYS", default_value = "90", value_parser = amount)]
     pub retention_days: f64,
-    /// How many days of messages there are in all; rows and objects are as many as they are then
+    /// Days of messages stored in total; the plan counts rows and objects at that time
     #[arg(long, value_name = "DAYS", default_value = "365", value_parser = amount)]
     pub age_days: f64,
     /// Messages in one object of the archive (archive.segment_messages)
     #[arg(long, value_name = "COUNT", default_value = "1000", value_parser = at_least_one)]
     pub segment_messages: f64,
-    /// The busiest second beside the average one
+    /// Ratio of the peak rate to the average rate
     #[arg(long, value_name = "FACTOR", default_value = "3", value_parser = at_least_one)]
     pub peak_factor: f64,
 
     /// WebSocket connections of one node (limits.connections)
     #[arg(long, value_name = "COUNT", default_value = "100k", value_parser = at_least_one)]
     pub connections_per_node: f64,
-    /// Messages that one node takes in a second
+    /// Messages that one node accepts per second
     #[arg(long, value_name = "COUNT", default_value = "5k", value_parser = amount)]
     pub messages_per_node: f64,
-    /// Operations that one Redis shard takes in a second (one busy core took 28,900 touches, or 17,000 reserves: ADR 14)
+    /// Operations per second of one Redis shard (measured: 28,900 touches, 17,000 reserves, ADR 14)
     #[arg(long, value_name = "COUNT", default_value = "30k", value_parser = amount)]
     pub operations_per_shard: f64,
     /// Data in one Redis shard; the rest of its memory is for forks and buffers
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_written_as_people_write_them() {
+    fn numbers_accept_suffixes_and_separators() {
         for (text, number) in [
             ("100e9", 100e9),
             ("5m", 5e6),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_at_most_all() {
+    fn share_above_one_is_refused() {
         assert_eq!((share("0"), share("1"), share("0.25")), (Ok(0.0), Ok(1.0), Ok(0.25)));
         assert!(share("1.1").is_err() && share("-0.1").is_err());
     }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_the_digits_that_say_something() {
+    fn figures_are_rounded_to_significant_digits() {
         for (value, shown) in [
             (0.0, "0"),
             (0.0016, "0.0016"),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_shows_its_parts_and_nothing_adds_nothing() {
+    fn sum_formula_lists_its_parts_and_omits_zeros() {
         let sum = Figure::new(1.0, "1 row").plus(Figure::none()).plus(Figure::new(2.0, "2 marks"));
         assert_eq!((sum.value, sum.formula.as_str()), (3.0, "1 row + 2 marks"));
         assert_eq!(Figure::none().plus(Figure::new(2.0, "2 marks")).formula, "2 marks");

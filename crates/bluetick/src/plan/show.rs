@@ -6,7 +6,7 @@ use super::{Assumptions, Plan};
 
 const WITHOUT_REDIS: &str = "inbox, status and pending rows with each message";
 const TOO_LARGE: &str = "\
-These are more members than the 1,000 of one Redis Cluster, and a fleet has one cluster: it does not carry this.\n";
+This load needs more than the 1,000 members of one Redis Cluster, and a fleet has one cluster.\n";
 
 /// A table with columns as wide as their widest cell. The first column holds names. With
 /// [`Grid::explained`], the last one holds formulas.
@@ -54,8 +54,8 @@ impl Plan {
     pub fn show(&self, explain: bool) -> String {
         let with = &self.assumptions;
         let head = format!(
-            "{} messages a day, received by {} on average; {} users, {} connected at the busiest moment.\n\
-             {} messages a second on average, {} in the busiest second.\n",
+            "{} messages a day, received by {} on average; {} users, {} connected at the peak.\n\
+             {} messages a second on average, {} at the peak.\n",
             plain(with.messages_per_day),
             plain(with.members),
             plain(self.users),

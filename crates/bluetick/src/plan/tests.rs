@@ -42,14 +42,14 @@ fn cost<'a>(plan: &'a Plan, what: &str) -> &'a Cost {
 }
 
 #[test]
-fn a_day_is_86_400_seconds_and_the_peak_a_multiple_of_the_average() {
+fn average_rate_divides_by_86_400_and_peak_multiplies_it() {
     let plan = plan("--messages-per-day 86.4m --peak-factor 4");
     nearly(plan.messages.average_per_second, 1_000.0);
     nearly(plan.messages.peak_per_second, 4_000.0);
 }
 
 #[test]
-fn a_direct_message_to_somebody_who_is_there_writes_its_cell_once_and_every_row_writes_seven() {
+fn direct_message_to_an_online_user_writes_one_row_and_without_batching_seven() {
     let plan = plan("--offline-share 0 --age-days 90 --pace-seconds 30 --messages-per-read 1");
     nearly(writes(&plan, "messages", "the message"), 1.0);
     nearly(writes(&plan, "messages", "moved"), 0.0);
@@ -60,7 +60,7 @@ fn a_direct_message_to_somebody_who_is_there_writes_its_cell_once_and_every_row_
 }
 
 #[test]
-fn a_row_that_keeps_changing_is_written_once_a_flush_and_once_a_burst_at_least() {
+fn changing_row_is_written_once_per_flush_and_at_least_once_per_burst() {
     for (flush_seconds, rows) in [(1, 2.0), (5, 2.0), (10, 1.0), (25, 0.4), (1_000, 0.2)] {
         let plan = plan(&format!("--pace-seconds 5 --burst 10 --flush-seconds {flush_seconds}"));
         nearly(writes(&plan, "conversations", "inbox"), rows);
@@ -69,14 +69,14 @@ fn a_row_that_keeps_changing_is_written_once_a_flush_and_once_a_burst_at_least()
 }
 
 #[test]
-fn an_absence_writes_its_row_twice_and_one_mark_however_many_messages_it_misses() {
+fn absence_writes_two_rows_and_one_receipt_for_any_number_of_messages() {
     let plan = plan("--members 3 --offline-share 0.5 --burst 20");
     nearly(writes(&plan, "pending_deliveries", ""), 3.0 * 0.5 * 2.0 / 20.0);
     nearly(writes(&plan, "message_status", "delivered"), 3.0 * (0.5 + 0.5 / 20.0));
 }
 
 #[test]
-fn a_message_above_a_kilobyte_takes_another_unit() {
+fn message_above_one_kilobyte_costs_another_write_unit() {
     for (text, units) in [(100, 1.0), (818, 1.0), (819, 2.0), (65_536, 65.0)] {
         let plan = plan(&format!("--bytes {text}"));
         nearly(writes(&plan, "messages", "the message"), units);
@@ -84,7 +84,7 @@ fn a_message_above_a_kilobyte_takes_another_unit() {
 }
 
 #[test]
-fn a_partition_takes_a_thousand_writes_or_three_thousand_reads_or_ten_gigabytes() {
+fn partition_count_follows_writes_reads_and_bytes() {
     let busy = plan("--messages-per-day 86.4m --peak-factor 10 --age-days 1");
     let messages = table(&busy, "messages");
     let traffic = messages.write_units.peak_per_second / 1e3 + messages.read_units.peak_per_second / 3e3;
@@ -96,7 +96,7 @@ fn a_partition_takes_a_thousand_writes_or_three_thousand_reads_or_ten_gigabytes(
 }
 
 #[test]
-fn what_moved_to_the_archive_keeps_its_row_and_is_stored_once_more_compressed() {
+fn archived_message_keeps_its_row_and_adds_compressed_bytes() {
     let plan = plan("--messages-per-day 1m --retention-days 90 --age-days 100");
     let stored = 90e6 * 406.0 + 10e6 * 366.0;
     nearly(table(&plan, "messages").stored_bytes.value, stored);
@@ -106,7 +106,7 @@ fn what_moved_to_the_archive_keeps_its_row_and_is_stored_once_more_compressed() 
 }
 
 #[test]
-fn redis_is_as_many_shards_as_operations_or_memory_need() {
+fn redis_shard_count_follows_operations_and_memory() {
     let busy = plan("--messages-per-day 86.4m --peak-factor 100 --dedupe-hours 1");
     nearly(busy.redis.shards.value, (busy.redis.operations_per_message * 100_000.0 / 30_000.0).ceil());
     let remembering = plan("--messages-per-day 1b --users 1 --dedupe-hours 240 --gb-per-shard 10");
@@ -115,7 +115,7 @@ fn redis_is_as_many_shards_as_operations_or_memory_need() {
 }
 
 #[test]
-fn a_send_to_somebody_who_is_there_is_a_reserve_two_touches_and_an_entry_in_a_stream() {
+fn send_to_an_online_user_is_one_reserve_two_touches_and_one_stream_entry() {
     let plan = plan("--offline-share 0");
     let parts = ["reserve", "touch", "news"].map(|what| operations(&plan, what));
     assert_eq!(parts, [1.0, 2.0, 2.0]);
@@ -123,17 +123,17 @@ fn a_send_to_somebody_who_is_there_is_a_reserve_two_touches_and_an_entry_in_a_st
 
 /// As measured (docs/explanation/fleet.md): 3 commands and a batch of 4 rows per receipt.
 #[test]
-fn a_mark_is_three_commands_and_an_entry_and_reads_four_rows() {
+fn receipt_is_three_redis_commands_one_stream_entry_and_four_row_reads() {
     let plan = plan("--offline-share 0 --messages-per-read 1");
     nearly(operations(&plan, "marks"), 2.0 * 3.0);
     nearly(operations(&plan, "ticks"), 2.0 * 2.0);
     nearly(read(&plan, "before a mark"), 2.0 * 4.0);
 }
 
-/// As measured (docs/explanation/fleet.md): 21 round trips for a page of 20 conversations. A reconnect takes
-/// one per conversation.
+/// As measured (docs/explanation/fleet.md): 21 round trips for a page of 20 conversations. A
+/// reconnect takes one per conversation.
 #[test]
-fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_something_new() {
+fn app_start_reads_each_listed_and_each_changed_conversation() {
     let flags = "--messages-per-day 1m --users 1m --opens-per-day 1 --conversations-behind 20";
     let plan = plan(flags);
     nearly(operations(&plan, "connect"), 2.0);
@@ -146,7 +146,7 @@ fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_someth
 }
 
 #[test]
-fn those_who_share_a_node_have_one_entry_and_nobody_looks_a_large_group_up() {
+fn members_on_one_node_share_one_entry_and_large_groups_skip_the_lookup() {
     let group = plan("--members 20 --offline-share 0");
     nearly(operations(&group, "news"), 2.0 * 4.0);
     // 5 nodes write to 4 others each, 1,000 entries per second.
@@ -157,7 +157,7 @@ fn those_who_share_a_node_have_one_entry_and_nobody_looks_a_large_group_up() {
 
 /// As measured: 5 puts per send. `delivered` deletes the pending row.
 #[test]
-fn without_redis_a_send_writes_all_its_rows_at_once() {
+fn send_without_redis_writes_all_rows_immediately() {
     let plan = plan("--offline-share 0 --age-days 90");
     let marks = writes(&plan, "message_status", "delivered") + writes(&plan, "message_status", "read");
     nearly(plan.write_units_without_redis() - marks, 5.0 + 1.0);
@@ -166,26 +166,26 @@ fn without_redis_a_send_writes_all_its_rows_at_once() {
 }
 
 #[test]
-fn one_cluster_takes_what_500_shards_with_a_replica_take() {
+fn redis_cluster_capacity_is_500_shards_with_a_replica_each() {
     for flags in ["", "--dedupe-hours 24 --gb-per-shard 48", "--replicas 0", "--replicas 3"] {
         let most = plan(flags).redis.messages_per_day_of_one_cluster.value;
         let at =
             |messages: f64| plan(&format!("{flags} --messages-per-day {messages:.0}")).redis.members.value;
         assert!(at(most * 0.99) <= 1_000.0 && at(most * 1.01) > 1_000.0, "{flags}");
     }
-    let says = |flags: &str| plan(flags).show(false).contains("it does not carry this");
+    let says = |flags: &str| plan(flags).show(false).contains("and a fleet has one cluster");
     assert!(says("--messages-per-day 100b") && !says("--messages-per-day 1b"));
 }
 
 #[test]
-fn nodes_are_one_more_than_connections_or_messages_need() {
+fn node_count_is_one_above_the_need_of_connections_and_messages() {
     nearly(plan("--messages-per-day 1m --users 1m --online-share 0.25").nodes.value, 3.0 + 1.0);
     nearly(plan("--messages-per-day 86.4m --peak-factor 6 --users 1").nodes.value, 2.0 + 1.0);
     nearly(plan("--messages-per-day 1 --users 1").nodes.value, 2.0);
 }
 
 #[test]
-fn a_million_messages_cost_their_units_at_the_price_of_a_million() {
+fn cost_per_million_messages_is_units_times_unit_price() {
     let plan = plan("--write-price 2 --read-price 0");
     nearly(cost(&plan, "table writes").dollars_per_million_messages, 2.0 * plan.write_units());
     nearly(cost(&plan, "table reads").dollars.value, 0.0);
@@ -194,7 +194,7 @@ fn a_million_messages_cost_their_units_at_the_price_of_a_million() {
 }
 
 #[test]
-fn what_is_large_stays_in_proportion() {
+fn thousandfold_load_scales_totals_and_keeps_unit_cost() {
     let (small, large) = (plan("--messages-per-day 100m"), plan("--messages-per-day 100b"));
     nearly(large.messages.peak_per_second, small.messages.peak_per_second * 1e3);
     nearly(large.stored_bytes(), small.stored_bytes() * 1e3);
@@ -205,7 +205,7 @@ fn what_is_large_stays_in_proportion() {
 }
 
 #[test]
-fn every_line_says_how_it_comes_about() {
+fn explained_plan_shows_a_formula_for_each_line() {
     let text = plan("--messages-per-day 100b").show(true);
     for formula in ["2/10", "× 730 h", "messages/s/5,000)) + 1", "168 h/24"] {
         assert!(text.contains(formula), "{formula} is not in\n{text}");

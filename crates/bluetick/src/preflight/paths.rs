@@ -55,16 +55,16 @@ fn with_ancestors(path: &Path) -> impl Iterator<Item = &Path> {
     path.ancestors().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above })
 }
 
-/// Returns why the file system of `path` has less than `needed` free bytes. `path` may be missing if
-/// one of its ancestors exists.
+/// Returns why the file system of `path` has less than `needed` free bytes. `path` may be missing
+/// if one of its ancestors exists.
 pub fn free_space(path: &Path, needed: u64) -> Option<String> {
     let disk = with_ancestors(path).find_map(|above| statvfs(above).ok())?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     (free < needed).then(|| format!("needs {needed} bytes of free space, and its file system has {free}"))
 }
 
-/// Creates a directory in `directory` and removes it. Permission bits do not show a kernel file system
-/// such as `/proc`, nor a file system without free inodes.
+/// Creates a directory in `directory` and removes it. Permission bits do not show a kernel file
+/// system such as `/proc`, nor a file system without free inodes.
 fn can_hold_entries(directory: &Path) -> io::Result<()> {
     let probe = probe_in(directory);
     // A check that was killed leaves its directory, and the system reuses process ids.

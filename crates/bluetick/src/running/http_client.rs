@@ -80,9 +80,9 @@ impl Client {
         parse(&answer).ok_or_else(|| {
             let reason = match answer.first() {
                 Some(&TLS_ALERT) if self.tls.is_none() => {
-                    "it speaks TLS, of which these settings say nothing (server.tls.certificate_file)"
+                    "the server uses TLS, but these settings do not (server.tls.certificate_file)"
                 }
-                _ => "that is not an HTTP answer",
+                _ => "the answer is not HTTP",
             };
             io::Error::new(io::ErrorKind::InvalidData, reason)
         })
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_its_status_and_its_json() {
+    fn http_response_is_parsed_into_status_and_json() {
         let answer = parse(b"HTTP/1.1 201 Created\r\ncontent-length: 7\r\n\r\n{\"a\":1}").unwrap();
         assert_eq!((answer.status, answer.body["a"].as_i64()), (201, Some(1)));
         assert_eq!(parse(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap().body, Value::Null);

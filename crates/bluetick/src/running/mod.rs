@@ -25,7 +25,7 @@ impl RunningServer {
             let file = AdminKey::file_in(data_dir);
             Failure::usage(format!(
                 "a server on {address} uses the data directory, and its admin key is not in {}; \
-                 give the key that it was started with as BLUETICK_ADMIN__KEY",
+                 set BLUETICK_ADMIN__KEY to the key that the server was started with",
                 file.display()
             ))
         })?;

@@ -28,7 +28,7 @@ pub fn certificate_in(certificate_file: &Path) -> Result<CertificateDer<'static>
     let file = certificate_file.display();
     CertificateDer::from_pem_file(certificate_file).map_err(|error| {
         Failure::usage(format!(
-            "the server speaks TLS, and its certificate cannot be read from {file} \
+            "the server uses TLS, and its certificate cannot be read from {file} \
              (server.tls.certificate_file): {error}"
         ))
     })
@@ -36,7 +36,7 @@ pub fn certificate_in(certificate_file: &Path) -> Result<CertificateDer<'static>
 
 fn by_sight(known: Option<Vec<CertificateDer<'static>>>) -> Result<Arc<ClientConfig>, Failure> {
     let provider = ring::default_provider();
-    let verifier = BySight { known, algorithms: provider.signature_verification_algorithms };
+    let verifier = PinnedCertificates { known, algorithms: provider.signature_verification_algorithms };
     let config = with(provider)?.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
     Ok(Arc::new(config.with_no_client_auth()))
 }
@@ -46,7 +46,9 @@ pub fn machine() -> Result<Arc<ClientConfig>, Failure> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
-        return Err(Failure::failed("this machine has no root certificates; SSL_CERT_FILE may name some"));
+        return Err(Failure::failed(
+            "this machine has no root certificates; set SSL_CERT_FILE to a file with some",
+        ));
     }
     let config = with(ring::default_provider())?.with_root_certificates(roots);
     Ok(Arc::new(config.with_no_client_auth()))
@@ -61,13 +63,13 @@ fn with(
 }
 
 #[derive(Debug)]
-struct BySight {
+struct PinnedCertificates {
     /// The accepted certificates. `None` accepts any.
     known: Option<Vec<CertificateDer<'static>>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ServerCertVerifier for BySight {
+impl ServerCertVerifier for PinnedCertificates {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -79,7 +81,7 @@ impl ServerCertVerifier for BySight {
         if self.known.as_ref().is_none_or(|known| known.iter().any(|known| known == end_entity)) {
             Ok(ServerCertVerified::assertion())
         } else {
-            let reason = "it shows another certificate than the server of this data directory";
+            let reason = "it presents another certificate than the server of this data directory";
             Err(Error::General(reason.into()))
         }
     }

@@ -7,277 +7,301 @@ use toml::Value;
 use super::Settings;
 
 /// Dotted keys, such as `limits.sends_per_second`, with their descriptions, in display order.
-const SENTENCES: &[(&str, &str)] = &[
-    ("server.listen", "Where to listen, HOST:PORT. Port 0 takes any free one."),
+const DESCRIPTIONS: &[(&str, &str)] = &[
+    ("server.listen", "The address to listen on, HOST:PORT. Port 0 takes any free port."),
     (
         "server.allowed_origins",
-        "Web origins besides the server's own whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
+        "Web origins, besides the server's own, whose pages may call the API and open a WebSocket, such as [\"https://chat.example.org\"].",
     ),
     (
         "server.hostnames",
-        "Names under which clients reach the server, such as [\"chat.example.org\"], without a port. A server that listens on loopback accepts only these, loopback names and the hosts of server.allowed_origins as Host. Set it where a proxy on this machine passes the public name on.",
+        "Names under which clients reach the server, such as [\"chat.example.org\"], without a port. A server that listens on loopback accepts only these names, loopback names and the hosts of server.allowed_origins in the Host header. Set it if a proxy on this machine forwards the public name.",
     ),
     (
         "server.trusted_proxies",
-        "Addresses and networks of your proxies, such as [\"127.0.0.1\"] for one on this machine. X-Forwarded-For counts only from these; limits by address then apply to the clients that it names.",
+        "Addresses and networks of your proxies, such as [\"127.0.0.1\"] for a proxy on this machine. The server reads X-Forwarded-For only from these, and applies limits per address to the clients named there.",
     ),
     (
         "server.drain_delay_seconds",
-        "How long a server that is told to stop answers 503 on /readyz and serves all the same, for load balancers that need a moment.",
+        "How long a stopping server answers 503 on /readyz and still serves requests, so that load balancers can react.",
     ),
     (
         "server.drain_seconds",
-        "How long a shutdown may take, after that delay, before what is left is cut off.",
+        "The maximum duration of a shutdown, after that delay. The server then closes the remaining connections.",
     ),
     (
         "server.return_seconds",
-        "When the server shuts down, each client is told to come back after half a second to this long, at random.",
+        "At shutdown, the server tells each client to reconnect after a random time between half a second and this.",
     ),
     (
         "server.people_search",
-        "Whether people who are logged in find each other by how a name begins. Off: only by a whole user_id.",
+        "Whether logged-in users can find each other by a prefix of the name. If false, only a full user_id finds a user.",
     ),
     (
         "server.tls.certificate_file",
-        "A PEM file with the server's certificate and those that lead to its root. With it the server speaks https and wss, and nothing else.",
+        "A PEM file with the server's certificate and the intermediate certificates up to its root. If set, the server accepts only https and wss.",
     ),
     ("server.tls.key_file", "A PEM file with the private key of that certificate, without a password."),
     (
         "server.tls.reload_seconds",
-        "How often the two files are looked at; new ones are shown to new connections. 0: only on SIGHUP.",
+        "How often the server checks the two files for changes. New connections get the new certificate. 0: only on SIGHUP.",
     ),
-    ("limits.content_bytes", "The largest content of one message."),
+    ("limits.content_bytes", "The maximum size of the content of one message."),
     (
         "limits.frame_bytes",
-        "The largest WebSocket frame a client may send; a larger one closes the connection.",
+        "The maximum size of a WebSocket frame from a client. A larger frame closes the connection.",
     ),
-    ("limits.body_bytes", "The largest HTTP request body."),
-    ("limits.sends_per_second", "Messages one user may send, on average, over all connections."),
-    ("limits.sends_burst", "Messages one user may send at once after a pause."),
-    ("limits.requests_per_second", "HTTP calls and WebSocket frames of one user, on average."),
+    ("limits.body_bytes", "The maximum size of an HTTP request body."),
+    (
+        "limits.sends_per_second",
+        "Messages that one user may send per second, on average, over all connections.",
+    ),
+    ("limits.sends_burst", "Messages that one user may send at once after a pause."),
+    ("limits.requests_per_second", "HTTP calls and WebSocket frames of one user per second, on average."),
     ("limits.requests_burst", "HTTP calls and WebSocket frames of one user at once after a pause."),
     (
         "limits.acks_per_second",
-        "`delivered` and `read` frames of one user, on average, over all connections.",
+        "`delivered` and `read` frames of one user per second, on average, over all connections.",
     ),
     ("limits.acks_burst", "`delivered` and `read` frames of one user at once after a pause."),
     (
         "limits.flood_rejections",
-        "Frames refused for their rate within ten seconds before a connection is closed as a flood.",
+        "The number of frames refused for their rate within ten seconds before the server closes the connection.",
     ),
-    ("limits.connections_per_user", "WebSocket connections one user may hold at a time."),
+    ("limits.connections_per_user", "The maximum number of WebSocket connections of one user."),
     (
         "limits.connects_per_user_per_minute",
-        "WebSocket connections one user may open in a minute, on average, on all devices together; a quarter of them at once.",
+        "WebSocket connections that one user may open per minute, on average, on all devices together. A quarter of them may come at once.",
     ),
-    ("limits.connections", "WebSocket connections the server holds at a time."),
+    ("limits.connections", "The maximum number of WebSocket connections of the server."),
     (
         "limits.connections_per_address",
-        "Connections one address may hold at a time (of IPv6, one network of 64 bits); further ones are closed. Proxies that are trusted are not counted.",
+        "The maximum number of connections from one address (for IPv6, one /64 network). The server closes further ones. Trusted proxies are not counted.",
     ),
     (
         "limits.connects_per_address_per_second",
-        "Connections one address may open, on average; four seconds' worth at once.",
+        "Connections that one address may open per second, on average. Four seconds' worth may come at once.",
     ),
-    ("limits.hello_seconds", "How long a new WebSocket may wait before its hello."),
-    ("limits.ping_seconds", "How often a quiet WebSocket is pinged."),
-    ("limits.idle_seconds", "How long a WebSocket may stay silent before it is closed."),
+    ("limits.hello_seconds", "How long a new WebSocket may wait before it sends its hello."),
+    ("limits.ping_seconds", "How often the server pings a quiet WebSocket."),
+    ("limits.idle_seconds", "How long a WebSocket may stay silent before the server closes it."),
     (
         "limits.headers_seconds",
-        "How long an HTTP request may take to send its headers, and before it a TLS handshake.",
+        "How long an HTTP request may take to send its headers, and how long a TLS handshake may take before it.",
     ),
     ("limits.body_seconds", "How long an HTTP request may take to send its body."),
-    ("limits.outbox_bytes", "Bytes that may wait for one slow WebSocket before it is closed."),
+    ("limits.outbox_bytes", "Bytes that may wait for one slow WebSocket before the server closes it."),
     (
         "limits.in_flight_sends_per_connection",
-        "Sends of one WebSocket that may wait for the store before it is not read from.",
+        "Sends of one WebSocket that may wait for the store before the server stops reading from it.",
     ),
     (
         "limits.backlog_messages",
-        "Messages of one conversation sent to a device that comes back; the rest it pages by itself.",
+        "Messages of one conversation that the server sends to a reconnecting device. The device fetches the rest in pages.",
     ),
     (
         "limits.backlog_conversations",
-        "Conversations of which a device that comes back is sent messages; of the rest it is told where it stands.",
+        "Conversations whose messages the server sends to a reconnecting device. For the others it sends only the read state and the newest seq.",
     ),
-    ("limits.group_members", "The largest group."),
-    ("limits.members_per_call", "Members that may be added in one call."),
+    ("limits.group_members", "The maximum number of members of a group."),
+    ("limits.members_per_call", "The maximum number of members that one call may add."),
     (
         "limits.password_checks_at_once",
-        "Passwords checked at the same time, by default on half of the processors; each takes about 20 MB for a moment.",
+        "Passwords checked concurrently. The default is half of the processors. Each check uses about 20 MB while it runs.",
     ),
     (
         "limits.logins_per_minute",
-        "Log-ins with one user_id within a minute, whoever tries; a third of them at once.",
+        "Log-in attempts for one user_id per minute, from all clients together. A third of them may come at once.",
     ),
     (
         "limits.logins_per_address_per_minute",
-        "Log-ins and sign-ups from one address within a minute, whoever for; a third of them at once.",
+        "Log-ins and sign-ups from one address per minute, for all user_ids together. A third of them may come at once.",
     ),
     (
         "limits.wrong_admin_keys_per_address_per_minute",
-        "Wrong admin keys from one address within a minute; above it, keys are compared one at a time, each after 250 ms, and wrong ones get 429. The right key works after its turn.",
+        "Wrong admin keys from one address per minute. Above it, the server compares keys one at a time, each after 250 ms, and answers 429 to wrong ones. The right key still works.",
     ),
     (
         "limits.conversations_per_user_per_day",
-        "Conversations one user may create within a day, direct ones and groups together; a user may spend the whole quota at once.",
+        "Conversations that one user may create per day, direct ones and groups together. A user may spend the whole quota at once.",
     ),
     (
         "limits.group_invitations_per_user_per_hour",
-        "Calls by which one user may put other people into groups within an hour; a user may spend the whole quota at once.",
+        "Calls by which one user may add other users to groups per hour. A user may spend the whole quota at once.",
     ),
     (
         "limits.members_added_per_user_per_hour",
-        "People one user may put into groups within an hour, in all calls together; a user may spend the whole quota at once.",
+        "Users that one user may add to groups per hour, in all calls together. A user may spend the whole quota at once.",
     ),
-    ("limits.password_checks_waiting", "Log-ins and sign-ups that may wait for their turn."),
+    (
+        "limits.password_checks_waiting",
+        "Log-ins and sign-ups that may wait for a password check. The server refuses further ones.",
+    ),
     (
         "auth.signup",
-        "Whether anybody may make an account with POST /v1/signup. With auth.hs256_secret it is off all the same, see below.",
+        "Whether visitors can create an account with POST /v1/signup. auth.hs256_secret disables it unless auth.signup_beside_own_users is true.",
     ),
     (
         "auth.signup_beside_own_users",
-        "Keeps sign-up open although auth.hs256_secret is set. A stranger may then take the name of a user of yours who has no account here, and read their messages.",
+        "Keeps sign-up open although auth.hs256_secret is set. A stranger can then take the name of a user of yours who has no account here, and read their messages.",
     ),
     (
         "auth.reserved_names",
-        "Names that sign-up refuses, in any spelling that looks like them, in addition to system, void, admin, bluetick, support and root.",
+        "Names that sign-up refuses, in any similar-looking spelling, in addition to system, void, admin, bluetick, support and root.",
     ),
     (
         "auth.password_min_length",
-        "The shortest password that can be set, in bytes, from 1 to 1024; very common ones are refused whatever their length.",
+        "The minimum length of a password, in bytes, from 1 to 1024. Very common passwords are refused at any length.",
     ),
-    ("auth.token_ttl_seconds", "How long a token from sign-up or log-in is good (7 days)."),
-    ("auth.max_token_ttl_seconds", "The longest a minted token may live (90 days)."),
+    ("auth.token_ttl_seconds", "How long a token from sign-up or log-in is valid (7 days)."),
+    ("auth.max_token_ttl_seconds", "The maximum lifetime of a minted token (90 days)."),
     (
         "auth.hs256_secret",
-        "A secret of at least 32 bytes, shared with your own product, to sign and verify tokens. Without any key here, one is made in the data directory.",
+        "A secret of at least 32 bytes, shared with your own product, that signs and verifies tokens. Without any key in this section, the server creates one in the data directory.",
     ),
     (
         "auth.public_key_file",
-        "A PEM file with your Ed25519 or RSA public key: your product makes the tokens, this server only verifies them.",
+        "A PEM file with your Ed25519 or RSA public key. Your product signs the tokens, and this server only verifies them.",
     ),
-    ("auth.jwks_file", "The same as a JSON Web Key Set; keys are chosen by their kid."),
-    ("auth.issuer", "When set, a token must name this issuer (iss)."),
-    ("auth.audience", "When set, a token must be meant for this audience (aud)."),
-    ("auth.leeway_seconds", "How far the clock of a token's maker may be off."),
+    (
+        "auth.jwks_file",
+        "The same as auth.public_key_file, as a JSON Web Key Set. The kid of a token selects the key.",
+    ),
+    ("auth.issuer", "If set, every token must have this issuer (iss)."),
+    ("auth.audience", "If set, every token must have this audience (aud)."),
+    (
+        "auth.leeway_seconds",
+        "The accepted difference between the clocks of the token's issuer and of this server.",
+    ),
     (
         "admin.key",
-        "The key that mints tokens and makes users, at least 16 bytes. When not given, one is made in the data directory (admin.key).",
+        "The key that mints tokens and creates users, at least 16 bytes. If it is not set, the server creates one in the data directory (admin.key).",
     ),
     (
         "store.engine",
-        "What keeps everything: \"embedded\" (files in the data directory, one server) or \"dynamodb\" (with Redis, for a fleet).",
+        "The storage engine: \"embedded\" (files in the data directory, one server) or \"dynamodb\" (with Redis, for a fleet).",
     ),
-    ("store.data_dir", "Where everything is kept: messages, users and the keys made by the server."),
+    ("store.data_dir", "The directory of all data: messages, users and the keys that the server creates."),
     (
         "store.dedupe_window_seconds",
-        "How long a message_id sent again is known to be the same message (7 days). The embedded store counts the time in which it was open, independent of the wall clock.",
+        "How long the server recognises a message_id that is sent again (7 days). The embedded store counts the time in which it was open, independent of the wall clock.",
     ),
     (
         "store.checkpoint_bytes",
-        "Bytes of log before they are turned into tables; more is faster, and slower to start after a crash.",
+        "Bytes of log before a checkpoint writes them to the tables. A larger value is faster, but makes the start after a crash slower.",
     ),
     (
         "store.checkpoint_idle_seconds",
-        "How many seconds a change may wait for its checkpoint, however little there is to write.",
+        "The maximum time that a change waits for its checkpoint, even if there is little to write.",
     ),
     ("store.segment_bytes", "The size of one log file."),
-    ("store.awake_conversations", "Conversations that stay awake in memory."),
-    ("store.page_cache_bytes", "Bytes of messages kept in memory as they were last read."),
-    ("store.queued_writes", "Writes that may wait for the disk before more are refused."),
+    ("store.awake_conversations", "The number of conversations that stay loaded in memory."),
+    ("store.page_cache_bytes", "Memory for recently read pages of messages."),
+    ("store.queued_writes", "Writes that may wait for the disk before the server refuses more."),
     (
         "store.dynamodb.endpoint",
-        "With engine = \"dynamodb\": an engine other than Amazon's, such as http://scylla:8000.",
+        "With engine = \"dynamodb\": the address of a compatible engine instead of Amazon's, such as http://scylla:8000.",
     ),
-    ("store.dynamodb.region", "Where the tables are; what the AWS environment says when not given."),
-    ("store.dynamodb.table_prefix", "What the name of every table begins with."),
-    ("store.dynamodb.deadline_ms", "How long one request is tried, all its attempts together."),
-    ("store.dynamodb.attempt_timeout_ms", "How long one attempt may take."),
-    ("store.dynamodb.requests_at_once", "Requests under way at most; others wait inside their deadline."),
+    ("store.dynamodb.region", "The region of the tables. By default the AWS environment determines it."),
+    ("store.dynamodb.table_prefix", "The prefix of all table names."),
+    ("store.dynamodb.deadline_ms", "The deadline of one request, including all its attempts."),
+    ("store.dynamodb.attempt_timeout_ms", "The timeout of one attempt."),
+    (
+        "store.dynamodb.requests_at_once",
+        "The maximum number of concurrent requests. Others wait within their deadline.",
+    ),
     (
         "store.redis.urls",
-        "With engine = \"dynamodb\": the Redis or Valkey server, the sentinels, or some servers of the cluster; rediss:// for TLS.",
+        "With engine = \"dynamodb\": the URLs of the Redis or Valkey server, of the sentinels, or of some servers of the cluster. Use rediss:// for TLS.",
     ),
-    ("store.redis.mode", "What they are: \"single\", \"sentinel\" or \"cluster\"."),
-    ("store.redis.sentinel_master", "What the sentinels call the primary."),
-    ("store.redis.username", "Who to log in as, where Redis has users."),
-    ("store.redis.password", "The password of Redis, where the URL has none."),
-    ("store.redis.tls_ca_file", "Certificates (PEM) to trust in place of the machine's own."),
-    ("store.redis.prefix", "What every key begins with, so that several fleets can share a Redis."),
-    ("store.redis.timeout_ms", "How long one call to Redis may take before the server does without."),
-    ("store.fleet.send_deadline_ms", "A sender that has no answer by then is told to try again."),
+    ("store.redis.mode", "The kind of servers in store.redis.urls: \"single\", \"sentinel\" or \"cluster\"."),
+    ("store.redis.sentinel_master", "The name of the primary in the sentinels' configuration."),
+    ("store.redis.username", "The Redis user, if Redis has users."),
+    ("store.redis.password", "The Redis password, if the URL has none."),
+    ("store.redis.tls_ca_file", "Root certificates (PEM) to trust instead of the machine's own."),
+    ("store.redis.prefix", "The prefix of all keys, so that several fleets can share a Redis."),
+    (
+        "store.redis.timeout_ms",
+        "How long one call to Redis may take before the server continues without its answer.",
+    ),
+    (
+        "store.fleet.send_deadline_ms",
+        "The deadline of a send. The server then tells the sender to try again.",
+    ),
     (
         "store.fleet.void_after_ms",
-        "A place that was handed out and is still empty after this time is closed with a void.",
+        "How long a reserved seq may stay empty before a node fills it with a void.",
     ),
     (
         "store.fleet.flush_interval_ms",
-        "Inbox rows and the senders' own status rows are written at most this often each; they are computed in between.",
+        "The minimum time between two writes of the same inbox row or of a sender's own status row. Nodes compute them in between.",
     ),
     (
         "store.fleet.return_grace_ms",
-        "After Redis was away, sends go on without it for this long, until every node has told it what was stored.",
+        "After a Redis outage, sends continue without Redis for this long, until every node has reported its stored messages to Redis.",
     ),
-    ("store.fleet.sends_in_flight", "Sends under way at a time; more are refused."),
+    ("store.fleet.sends_in_flight", "The maximum number of concurrent sends. The server refuses more."),
     (
         "store.fleet.most_partitions",
-        "A conversation with more than about 800 messages a second is spread over several partitions of its table, at most so many; 1: never.",
+        "The maximum number of table partitions for one conversation. A conversation with more than about 800 messages a second uses several. 1: always one partition.",
     ),
     (
         "archive.engine",
-        "Where messages go when they are old: off (they stay), directory, or s3 (anything that speaks S3). Readers see no difference.",
+        "Where old messages are archived: off (they stay in the store), directory, or s3 (any S3-compatible store). Clients see no difference.",
     ),
     (
         "archive.directory",
-        "With engine = \"directory\": where. A relative path, or none, is within the data directory (archive).",
+        "With engine = \"directory\": the directory. A relative path is inside the data directory. Without a path it is `archive` there.",
     ),
-    ("archive.bucket", "With engine = \"s3\": the bucket, which must be there."),
+    ("archive.bucket", "With engine = \"s3\": the bucket. It must exist."),
     ("archive.region", "With engine = \"s3\": the region of the bucket."),
     (
         "archive.endpoint",
-        "With engine = \"s3\": the address of a server that is not Amazon's, such as http://127.0.0.1:9000. Credentials are not set here: they come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from where the machine keeps them.",
+        "With engine = \"s3\": the address of an S3-compatible server, such as http://127.0.0.1:9000. Credentials come from the standard AWS chain, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.",
     ),
-    ("archive.prefix", "With engine = \"s3\": what the names of all objects begin with."),
-    ("archive.timeout_seconds", "How long one request to the object store may take, tries again included."),
-    ("archive.age_seconds", "How old a message is, by the server's clock, when it moves (90 days)."),
+    ("archive.prefix", "With engine = \"s3\": the prefix of all object names."),
+    ("archive.timeout_seconds", "The timeout of one request to the object store, including retries."),
+    (
+        "archive.age_seconds",
+        "The age at which a message moves to the archive, by the server's clock (90 days).",
+    ),
     (
         "archive.patience_seconds",
-        "How much longer old messages wait that are too few for a segment (30 days), before they move all the same.",
+        "How much longer old messages wait if they are too few for a segment (30 days). Then they move anyway.",
     ),
-    ("archive.segment_messages", "Messages in one object."),
+    ("archive.segment_messages", "The number of messages in one object."),
     (
         "archive.messages_per_second",
-        "How fast messages move at most, so that people who write do not feel it. 0: as fast as it goes.",
+        "The maximum rate at which messages move, so that the archive does not slow down other requests. 0: no limit.",
     ),
-    ("archive.every_seconds", "How often the archive runs by itself. 0: only by `bluetick archive run`."),
+    ("archive.every_seconds", "How often the archive runs. 0: only on `bluetick archive run`."),
     (
         "archive.between",
-        "The hours in UTC in which it begins by itself, such as \"02:00-05:00\", or \"22:00-04:00\" over midnight.",
+        "The hours in UTC in which a scheduled run may start, such as \"02:00-05:00\", or \"22:00-04:00\" over midnight.",
     ),
     (
         "archive.retention_seconds",
-        "How old a message is, by the server's clock, when its content is deleted for good, wherever it is. 0: never.",
+        "The age at which the content of a message is deleted permanently, in the store and in the archive, by the server's clock. 0: never.",
     ),
-    ("archive.cache_bytes", "Memory for parts of the archive that were read lately."),
+    ("archive.cache_bytes", "Memory for recently read parts of the archive."),
     (
         "archive.compact",
-        "Whether a run gives the space that became free back to the disk. An erasure always rewrites the tables.",
+        "Whether a run returns freed space to the disk. An erasure always rewrites the tables.",
     ),
     (
         "audit.file",
-        "Where administrative acts are written down: a file, in the data directory unless the path is absolute, or \"stderr\", or \"off\".",
+        "The audit trail of administrative actions: a file (relative paths are inside the data directory), \"stderr\", or \"off\".",
     ),
-    ("audit.rotate_bytes", "A file of them that would grow beyond this is put aside and a new one begun."),
-    ("audit.keep_files", "Files put aside that are kept; the oldest beyond them is deleted."),
-    ("log.format", "auto (human on a terminal, JSON otherwise), human or json."),
+    ("audit.rotate_bytes", "The maximum size of an audit file. The server then rotates it."),
+    ("audit.keep_files", "The number of rotated audit files to keep. The server deletes older ones."),
+    ("log.format", "auto (human-readable on a terminal, JSON otherwise), human or json."),
     (
         "log.filter",
         "A level (error, warn, info, debug, trace), or a list such as \"info,bluetick_server=debug\".",
     ),
 ];
 
-pub struct Known {
+pub struct SettingInfo {
     pub key: String,
     pub kind: Kind,
     /// `None` for a setting without a default.
@@ -296,15 +320,15 @@ pub enum Kind {
 impl Kind {
     pub fn expected(self) -> &'static str {
         match self {
-            Kind::Text => "a text",
+            Kind::Text => "a string",
             Kind::Number => "a whole number, 0 or more",
             Kind::Switch => "true or false",
-            Kind::List => "a list of texts, such as [\"one\", \"two\"]",
+            Kind::List => "a list of strings, such as [\"one\", \"two\"]",
         }
     }
 }
 
-impl Known {
+impl SettingInfo {
     pub fn section(&self) -> &str {
         split(&self.key).0
     }
@@ -329,19 +353,20 @@ pub fn is_secret(key: &str) -> bool {
 }
 
 /// All settings in display order: by section, then by the order of the descriptions.
-pub fn all() -> Vec<Known> {
+pub fn all() -> Vec<SettingInfo> {
     let defaults = serde_json::to_value(Settings::default()).expect("settings are plain data");
     let mut known = Vec::new();
     collect("", &defaults, &mut known);
-    let first =
-        |fits: &dyn Fn(&str) -> bool| SENTENCES.iter().position(|(key, _)| fits(key)).unwrap_or(usize::MAX);
+    let first = |fits: &dyn Fn(&str) -> bool| {
+        DESCRIPTIONS.iter().position(|(key, _)| fits(key)).unwrap_or(usize::MAX)
+    };
     known.sort_by_cached_key(|known| {
         (first(&|key| split(key).0 == known.section()), first(&|key| key == known.key), known.key.clone())
     });
     known
 }
 
-fn collect(key: &str, value: &Json, known: &mut Vec<Known>) {
+fn collect(key: &str, value: &Json, known: &mut Vec<SettingInfo>) {
     let kind = match value {
         Json::Object(fields) => {
             for (name, value) in fields {
@@ -357,8 +382,8 @@ fn collect(key: &str, value: &Json, known: &mut Vec<Known>) {
         Json::String(_) | Json::Null => Kind::Text,
     };
     let default = (!value.is_null()).then(|| Value::try_from(value).expect("defaults are plain data"));
-    let about = SENTENCES.iter().find(|(known, _)| *known == key).map_or("", |(_, about)| about);
-    known.push(Known { key: key.into(), kind, default, about });
+    let about = DESCRIPTIONS.iter().find(|(known, _)| *known == key).map_or("", |(_, about)| about);
+    known.push(SettingInfo { key: key.into(), kind, default, about });
 }
 
 #[cfg(test)]
@@ -366,21 +391,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_has_its_sentence_and_every_sentence_its_setting() {
+    fn every_setting_has_exactly_one_description() {
         let known = all();
         let silent: Vec<&str> =
             known.iter().filter(|known| known.about.is_empty()).map(|known| known.key.as_str()).collect();
-        assert!(silent.is_empty(), "add a sentence to SENTENCES for {silent:?}");
-        let stale: Vec<&str> = SENTENCES
+        assert!(silent.is_empty(), "add a description to DESCRIPTIONS for {silent:?}");
+        let stale: Vec<&str> = DESCRIPTIONS
             .iter()
             .map(|(key, _)| *key)
             .filter(|key| !known.iter().any(|known| known.key == *key))
             .collect();
-        assert!(stale.is_empty(), "take out of SENTENCES: {stale:?}");
+        assert!(stale.is_empty(), "remove from DESCRIPTIONS: {stale:?}");
     }
 
     #[test]
-    fn keys_and_secrets_are_never_shown_and_the_rest_is() {
+    fn secret_settings_are_masked_and_others_are_shown() {
         let secret: Vec<String> =
             all().into_iter().map(|known| known.key).filter(|key| is_secret(key)).collect();
         assert_eq!(secret, ["auth.hs256_secret", "admin.key", "store.redis.password"]);

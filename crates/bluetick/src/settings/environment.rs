@@ -6,7 +6,7 @@ use std::ffi::OsString;
 
 use toml::Value;
 
-use super::catalogue::{Kind, Known};
+use super::catalogue::{Kind, SettingInfo};
 use super::error::{SettingsError, Source};
 use super::layers::{Entry, bad_value, unknown_key};
 
@@ -17,7 +17,7 @@ const NOT_SETTINGS: [&str; 3] = ["CONFIG", "LOG", "TOKEN"];
 /// Reads the settings from the environment. Unusable variables go to `mistakes`.
 pub fn entries(
     environment: &[(OsString, OsString)],
-    known: &[Known],
+    known: &[SettingInfo],
     mistakes: &mut Vec<SettingsError>,
 ) -> Vec<Entry> {
     let mut entries = Vec::new();

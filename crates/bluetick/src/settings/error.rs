@@ -41,7 +41,7 @@ impl fmt::Display for Mistakes {
 
 #[derive(Debug, Error)]
 pub enum SettingsError {
-    #[error("there is no settings file {} (named by {named_by})", path.display())]
+    #[error("the settings file {} does not exist (named by {named_by})", path.display())]
     MissingFile { path: PathBuf, named_by: &'static str },
     #[error("cannot read the settings file {}: {source}", path.display())]
     UnreadableFile { path: PathBuf, source: io::Error },

@@ -7,7 +7,7 @@ use super::environment;
 
 pub fn example() -> String {
     let mut text = String::from(
-        "# Bluetick's settings with their defaults. Take away the # in front of what you change.\n\
+        "# Bluetick's settings with their defaults. Remove the # before a setting to change it.\n\
          # Read from --config FILE, or BLUETICK_CONFIG, or ./bluetick.toml. The environment overrides the file\n\
          # and flags override both; for example, ",
     );
@@ -22,7 +22,7 @@ pub fn example() -> String {
             section = known.section().into();
             let _infallible = writeln!(text, "\n[{section}]");
             if section == "limits" {
-                text.push_str("# 0 switches a limit off.\n");
+                text.push_str("# 0 disables a limit.\n");
             }
         }
         let value = match (&known.default, known.kind) {

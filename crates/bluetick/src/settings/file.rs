@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::catalogue::Known;
+use super::catalogue::SettingInfo;
 use super::error::{SettingsError, Source};
 use super::layers::{Entry, Inputs, unknown_key, unknown_section};
 
@@ -16,7 +16,7 @@ const USUAL_NAME: &str = "bluetick.toml";
 
 /// Reads the settings from the file. Invalid entries go to `mistakes`. An unreadable file sets
 /// nothing.
-pub fn entries(inputs: &Inputs, known: &[Known], mistakes: &mut Vec<SettingsError>) -> Vec<Entry> {
+pub fn entries(inputs: &Inputs, known: &[SettingInfo], mistakes: &mut Vec<SettingsError>) -> Vec<Entry> {
     let mut entries = Vec::new();
     match table(inputs) {
         Ok(Some((table, path))) => {
@@ -68,7 +68,7 @@ struct Found<'a> {
     mistakes: &'a mut Vec<SettingsError>,
 }
 
-fn collect(section: &str, table: Table, from: &Source, known: &[Known], found: &mut Found<'_>) {
+fn collect(section: &str, table: Table, from: &Source, known: &[SettingInfo], found: &mut Found<'_>) {
     for (name, value) in table {
         let key = if section.is_empty() { name } else { format!("{section}.{name}") };
         let is_section = known.iter().any(|known| known.section() == key);

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::catalogue::{self, Known};
+use super::catalogue::{self, SettingInfo};
 use super::error::{Mistakes, SettingsError, Source};
 use super::{Settings, environment, file, suggest, validate};
 
@@ -144,7 +144,7 @@ fn flag_entries(flags: &Flags) -> Vec<Entry> {
 }
 
 /// Checks a value alone among defaults, so that the error can name its key.
-fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
+fn check_alone(entry: &Entry, known: &[SettingInfo]) -> Result<(), SettingsError> {
     let mut table = Table::new();
     put(&mut table, &entry.key, entry.value.clone());
     let Err(error) = Settings::deserialize(table) else { return Ok(()) };
@@ -161,7 +161,12 @@ fn check_alone(entry: &Entry, known: &[Known]) -> Result<(), SettingsError> {
 }
 
 /// Reports an unusable value. `expected` overrides the description of the setting's type.
-pub fn bad_value(known: &Known, given: &Value, from: &Source, expected: Option<String>) -> SettingsError {
+pub fn bad_value(
+    known: &SettingInfo,
+    given: &Value,
+    from: &Source,
+    expected: Option<String>,
+) -> SettingsError {
     let mut expected = expected.unwrap_or_else(|| known.kind.expected().to_owned());
     let is_secret = catalogue::is_secret(&known.key);
     if !is_secret && let Some(meant) = suggest::value(known.kind, given, &expected) {
@@ -201,7 +206,7 @@ fn settings_of(given: &BTreeMap<String, (Value, Source)>) -> Settings {
 }
 
 /// The error for an unknown key, with a suggestion.
-pub fn unknown_key(key: String, from: Source, known: &[Known]) -> SettingsError {
+pub fn unknown_key(key: String, from: Source, known: &[SettingInfo]) -> SettingsError {
     if known.iter().any(|known| known.section() == key) {
         let hint = format!("; [{key}] is a section; put settings inside it");
         return SettingsError::UnknownKey { key, from, hint };
@@ -215,7 +220,7 @@ pub fn unknown_key(key: String, from: Source, known: &[Known]) -> SettingsError 
 }
 
 /// The error for an unknown section of a file, with a suggestion.
-pub fn unknown_section(key: String, from: Source, known: &[Known]) -> SettingsError {
+pub fn unknown_section(key: String, from: Source, known: &[SettingInfo]) -> SettingsError {
     let meant = suggest::section(&key, known);
     let hint = meant.map_or_else(|| LISTED.into(), |meant| format!("; did you mean [{meant}]?"));
     SettingsError::UnknownKey { key, from, hint }

@@ -59,7 +59,7 @@ impl Settings {
         let in_directory =
             self.store.engine == Engine::DynamoDb && self.archive.engine == ArchiveEngine::Directory;
         let archive = in_directory.then(|| {
-            "archive.engine is \"directory\": every node of the fleet has to see the same one, such as a mounted file system"
+            "archive.engine is \"directory\": every node of the fleet must mount the same directory, such as a network file system"
                 .to_owned()
         });
         archive.into_iter()

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use bluetick_fleet_settings::masked;
 use toml::Value;
 
-use super::catalogue::{self, Known};
+use super::catalogue::{self, SettingInfo};
 use super::layers::Loaded;
 
 const MASK: &str = "\"***\"";
@@ -14,7 +14,7 @@ const COMMENT_COLUMN: usize = 48;
 
 impl Loaded {
     pub fn show(&self) -> String {
-        let mut text = String::from("# The settings in force, and where each comes from.\n");
+        let mut text = String::from("# The effective settings and their sources.\n");
         let mut section = String::new();
         for known in catalogue::all() {
             if known.section() != section {
@@ -40,7 +40,7 @@ impl Loaded {
         all.into()
     }
 
-    fn line(&self, known: &Known) -> String {
+    fn line(&self, known: &SettingInfo) -> String {
         let name = known.name();
         let value: Option<&Value> = self.given(&known.key).map(|(value, _)| value).or(known.default.as_ref());
         match value {

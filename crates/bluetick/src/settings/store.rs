@@ -18,7 +18,7 @@ pub enum Engine {
 
 /// The answer of a binary without the fleet engine to a command or a setting that needs it.
 #[cfg(not(feature = "fleet"))]
-pub const NO_FLEET_ENGINE: &str = "this binary is built without the fleet engine; to build one that has it: \
+pub const NO_FLEET_ENGINE: &str = "this binary is built without the fleet engine; build one with it: \
                                    cargo build --release --features fleet";
 
 /// The section. `layers` refuses unknown keys, because a flattened struct cannot.

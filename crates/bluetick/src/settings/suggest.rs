@@ -2,17 +2,17 @@
 
 use toml::Value;
 
-use super::catalogue::{Kind, Known};
+use super::catalogue::{Kind, SettingInfo};
 
 /// Maximum edit distance between an unknown key and a suggestion. A larger one suggests unrelated
 /// keys.
 const KEY_DISTANCE: usize = 3;
 
 /// The key with the same last part in another section, or else the nearest key by edit distance.
-pub fn key<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
+pub fn key<'a>(key: &str, known: &'a [SettingInfo]) -> Option<&'a str> {
     // A single underscore instead of two is the most common mistake in environment variables.
     let plain = |key: &str| key.replace(['.', '-'], "_");
-    let distance = |known: &&Known| strsim::damerau_levenshtein(&plain(&known.key), &plain(key));
+    let distance = |known: &&SettingInfo| strsim::damerau_levenshtein(&plain(&known.key), &plain(key));
     let name = key.rsplit('.').next().unwrap_or(key);
     let same_name = known.iter().filter(|known| known.name() == name).min_by_key(distance);
     let nearest = || known.iter().min_by_key(distance).filter(|nearest| distance(nearest) <= KEY_DISTANCE);
@@ -20,8 +20,8 @@ pub fn key<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
 }
 
 /// The section whose name is nearest to `key`.
-pub fn section<'a>(key: &str, known: &'a [Known]) -> Option<&'a str> {
-    nearest(key, known.iter().map(Known::section))
+pub fn section<'a>(key: &str, known: &'a [SettingInfo]) -> Option<&'a str> {
+    nearest(key, known.iter().map(SettingInfo::section))
 }
 
 /// The nearest candidate with an edit distance of at most a third of the length of `word`.
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_of_another_kind_is_suggested_as_the_right_kind() {
+    fn value_of_wrong_type_is_suggested_in_the_right_type() {
         let text = |text: &str| Value::String(text.into());
         for (kind, given, expected) in [
             (Kind::Switch, text("Yes"), Some("true")),

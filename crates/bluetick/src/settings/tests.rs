@@ -59,7 +59,7 @@ fn listening_on(listen: &str) -> Flags {
 }
 
 #[test]
-fn without_anything_the_defaults_are_in_force() {
+fn empty_configuration_uses_the_defaults() {
     let settings = World::new().settings();
     assert_eq!(settings.server.listen, "127.0.0.1:8080");
     assert_eq!(settings.store.data_dir, PathBuf::from("./bluetick-data"));
@@ -67,7 +67,7 @@ fn without_anything_the_defaults_are_in_force() {
 }
 
 #[test]
-fn flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults() {
+fn flags_override_environment_over_file_over_defaults() {
     let world = World::new();
     assert_eq!(world.settings().server.listen, "127.0.0.1:8080");
     let world = world.file("bluetick.toml", "[server]\nlisten = \"127.0.0.1:1\"\ndrain_seconds = 3\n");
@@ -80,7 +80,7 @@ fn flags_beat_the_environment_which_beats_the_file_which_beats_the_defaults() {
 }
 
 #[test]
-fn the_named_file_is_read_instead_of_the_usual_one() {
+fn config_flag_replaces_the_default_file() {
     let world = World::new().file("bluetick.toml", "[server]\ndrain_seconds = 1\n");
     let world = world.file("other.toml", "[server]\ndrain_seconds = 2\n");
     let world = world.file("flag.toml", "[server]\ndrain_seconds = 3\n");
@@ -92,26 +92,26 @@ fn the_named_file_is_read_instead_of_the_usual_one() {
 }
 
 #[test]
-fn a_named_file_that_is_missing_is_an_error_that_names_it() {
+fn missing_named_file_is_an_error_with_its_path() {
     let missing = Flags { config: Some("/nowhere/b.toml".into()), ..Flags::default() };
     assert_eq!(
         World::new().flags(missing).complaint(),
-        "there is no settings file /nowhere/b.toml (named by --config)"
+        "the settings file /nowhere/b.toml does not exist (named by --config)"
     );
     assert_eq!(
         World::new().variable("BLUETICK_CONFIG", "/nowhere/c.toml").complaint(),
-        "there is no settings file /nowhere/c.toml (named by BLUETICK_CONFIG)"
+        "the settings file /nowhere/c.toml does not exist (named by BLUETICK_CONFIG)"
     );
 }
 
 #[test]
-fn zero_from_the_environment_switches_a_limit_off() {
+fn zero_in_the_environment_disables_a_limit() {
     let world = World::new().variable("BLUETICK_LIMITS__SENDS_PER_SECOND", "0");
     assert_eq!(world.settings().limits.sends_per_second, 0);
 }
 
 #[test]
-fn the_environment_speaks_every_kind_of_value() {
+fn environment_variables_set_values_of_every_type() {
     let settings = World::new()
         .variable("BLUETICK_AUTH__SIGNUP", "false")
         .variable("BLUETICK_LIMITS__CONTENT_BYTES", "32_768")
@@ -128,7 +128,7 @@ fn the_environment_speaks_every_kind_of_value() {
 }
 
 #[test]
-fn a_secret_that_looks_like_something_else_stays_a_text() {
+fn secret_that_looks_like_a_number_stays_a_string() {
     for text in ["12345678", "true", "1e3", "\"quoted\"", "[1]", "2026-01-01"] {
         let settings = World::new().variable("BLUETICK_STORE__REDIS__PASSWORD", text).settings();
         assert_eq!(settings.store.redis.password.as_deref(), Some(text));
@@ -136,7 +136,7 @@ fn a_secret_that_looks_like_something_else_stays_a_text() {
 }
 
 #[test]
-fn an_unknown_key_in_the_file_is_named_with_what_was_probably_meant() {
+fn unknown_file_key_is_reported_with_a_suggestion() {
     let complaint = |content: &str| World::new().file("bluetick.toml", content).complaint();
     assert_eq!(
         complaint("[limits]\nsend_per_second = 1\n"),
@@ -157,7 +157,7 @@ fn an_unknown_key_in_the_file_is_named_with_what_was_probably_meant() {
 }
 
 #[test]
-fn an_unknown_key_in_the_environment_is_named_in_the_environments_spelling() {
+fn unknown_environment_key_is_reported_as_a_variable_name() {
     assert_eq!(
         World::new().variable("BLUETICK_ADMIN_KEY", "secret").complaint(),
         "unknown setting admin_key (environment BLUETICK_ADMIN_KEY); did you mean BLUETICK_ADMIN__KEY?"
@@ -170,7 +170,7 @@ fn an_unknown_key_in_the_environment_is_named_in_the_environments_spelling() {
 }
 
 #[test]
-fn variables_that_are_no_settings_are_left_alone() {
+fn unrelated_environment_variables_are_ignored() {
     let mut world = World::new();
     for name in [
         "BLUETICK_LOG",
@@ -187,7 +187,7 @@ fn variables_that_are_no_settings_are_left_alone() {
 }
 
 #[test]
-fn a_bad_value_is_named_with_what_was_expected() {
+fn invalid_value_is_reported_with_the_expected_type() {
     let file = |content: &str| World::new().file("bluetick.toml", content).complaint();
     assert_eq!(
         file("[limits]\nsends_per_second = \"many\"\n"),
@@ -209,7 +209,7 @@ fn a_bad_value_is_named_with_what_was_expected() {
     assert_eq!(
         file("[server]\nallowed_origins = \"https://a.example\"\n"),
         "server.allowed_origins cannot be \"https://a.example\" (file bluetick.toml): \
-         expected a list of texts, such as [\"one\", \"two\"]; did you mean [\"https://a.example\"]?"
+         expected a list of strings, such as [\"one\", \"two\"]; did you mean [\"https://a.example\"]?"
     );
     assert_eq!(
         World::new().variable("BLUETICK_AUTH__SIGNUP", "no").complaint(),
@@ -218,20 +218,20 @@ fn a_bad_value_is_named_with_what_was_expected() {
 }
 
 #[test]
-fn a_bad_secret_is_not_shown_in_the_complaint() {
+fn invalid_secret_is_masked_in_the_error() {
     let complaint = World::new().file("bluetick.toml", "[auth]\nhs256_secret = 987654321\n").complaint();
     assert!(complaint.contains("auth.hs256_secret") && !complaint.contains("987654321"), "{complaint}");
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_named_with_the_line_and_without_its_content() {
+fn invalid_toml_is_reported_by_line_without_its_content() {
     let complaint = World::new().file("bluetick.toml", "[admin]\nkey = open sesame\n").complaint();
     assert!(complaint.starts_with("bluetick.toml, line 2, is not TOML: "), "{complaint}");
     assert!(!complaint.contains("sesame"), "{complaint}");
 }
 
 #[test]
-fn values_that_cannot_work_together_are_refused() {
+fn conflicting_values_are_refused() {
     for (content, expected) in [
         ("[server]\nlisten = \"8080\"", "server.listen"),
         ("[server]\nlisten = \"127.0.0.1:99999\"", "server.listen"),
@@ -265,7 +265,7 @@ fn values_that_cannot_work_together_are_refused() {
 }
 
 #[test]
-fn switching_limits_off_always_works() {
+fn every_limit_can_be_disabled() {
     let mut world = World::new();
     for known in catalogue::all() {
         let may_be_off = known.section() == "limits" && known.kind == catalogue::Kind::Number;
@@ -277,7 +277,7 @@ fn switching_limits_off_always_works() {
 }
 
 #[test]
-fn what_is_shown_names_the_source_of_every_value_and_masks_secrets() {
+fn shown_settings_name_each_source_and_mask_secrets() {
     let world = World::new()
         .file(
             "bluetick.toml",
@@ -299,7 +299,7 @@ fn what_is_shown_names_the_source_of_every_value_and_masks_secrets() {
 }
 
 #[test]
-fn what_is_shown_can_be_read_back() {
+fn shown_settings_can_be_parsed_again() {
     let world = World::new().variable("BLUETICK_LIMITS__SENDS_PER_SECOND", "7");
     let shown = world.load().unwrap().show();
     let settings = World::new().file("bluetick.toml", &shown).settings();
@@ -307,7 +307,7 @@ fn what_is_shown_can_be_read_back() {
 }
 
 #[test]
-fn the_example_with_every_mark_taken_away_is_the_defaults() {
+fn uncommented_example_equals_the_defaults() {
     let example = example();
     let set: Vec<&str> = example
         .lines()
@@ -322,7 +322,7 @@ fn the_example_with_every_mark_taken_away_is_the_defaults() {
 }
 
 #[test]
-fn an_archive_that_cannot_work_is_refused_by_its_key() {
+fn invalid_archive_setting_is_refused_by_key() {
     for (text, key) in [
         ("between = \"2-5\"", "archive.between"),
         ("engine = \"s3\"", "archive.bucket"),
@@ -337,7 +337,7 @@ fn an_archive_that_cannot_work_is_refused_by_its_key() {
 }
 
 #[test]
-fn proxies_are_addresses_and_networks_and_anything_else_is_refused_in_plain_words() {
+fn trusted_proxies_accept_addresses_and_networks_only() {
     let file = |text: &str| World::new().file("bluetick.toml", &format!("[server]\n{text}\n"));
     let settings = file("trusted_proxies = [\"10.0.0.0/8\", \"::1\"]").settings();
     let shown: Vec<String> = settings.server.trusted_proxies.iter().map(ToString::to_string).collect();
@@ -352,7 +352,7 @@ fn proxies_are_addresses_and_networks_and_anything_else_is_refused_in_plain_word
 }
 
 #[test]
-fn every_mistake_of_every_layer_is_reported_and_valid_values_are_kept() {
+fn errors_of_all_layers_are_reported_and_valid_values_are_kept() {
     let world = World::new()
         .file(
             "bluetick.toml",
@@ -392,7 +392,7 @@ fn every_mistake_of_every_layer_is_reported_and_valid_values_are_kept() {
 }
 
 #[test]
-fn values_do_not_depend_on_the_machine() {
+fn validation_resolves_no_name_and_opens_no_file() {
     for listen in ["unresolvable.invalid:8080", "[::1]:8080", "::1:8080", "localhost:0", "fe80::1%eth0:8080"]
     {
         let settings = World::new().file("bluetick.toml", &format!("[server]\nlisten = \"{listen}\"\n"));
@@ -416,7 +416,7 @@ fn refused_values_are_shown_as_refused() {
 }
 
 #[test]
-fn a_misplaced_setting_is_suggested_in_the_nearest_section_of_that_name() {
+fn misplaced_setting_is_suggested_in_the_nearest_section() {
     let complaint = World::new().file("bluetick.toml", "[store.redi]\nprefix = \"a\"\n").complaint();
     assert!(complaint.ends_with("did you mean [store.redis]?"), "{complaint}");
     let complaint = World::new().variable("BLUETICK_STORE__REDI__PREFIX", "a").complaint();

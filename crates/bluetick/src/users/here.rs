@@ -13,20 +13,20 @@ use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::store::{CannotOpen, OpenStore};
 
-pub struct StoreBook {
+pub struct LocalUsers {
     runtime: Runtime,
     store: Arc<dyn Store>,
 }
 
-impl StoreBook {
-    pub fn open(settings: &Settings) -> Result<StoreBook, CannotOpen> {
+impl LocalUsers {
+    pub fn open(settings: &Settings) -> Result<LocalUsers, CannotOpen> {
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .expect("a process can start a thread");
         let store = OpenStore::open(settings, None, Arc::new(NoObserver), runtime.handle())?.store();
-        Ok(StoreBook { runtime, store })
+        Ok(LocalUsers { runtime, store })
     }
 
     pub fn add(&self, user: &NewUser) -> Result<(), Failure> {

@@ -9,8 +9,8 @@ use bluetick_core::{Timestamp, UserId};
 
 use bluetick_server::audit::{Act, Subject};
 
-use self::here::StoreBook;
-use self::running::ServerBook;
+use self::here::LocalUsers;
+use self::running::RemoteUsers;
 use crate::audit::audited;
 use crate::failure::Failure;
 use crate::settings::{Engine, Settings};
@@ -31,28 +31,28 @@ pub struct ShownUser {
     pub has_password: bool,
 }
 
-pub enum UserBook {
+pub enum UserClient {
     /// Holds the settings too, because they name the audit trail.
-    Store(StoreBook, Box<Settings>),
-    Server(ServerBook),
+    Store(LocalUsers, Box<Settings>),
+    Server(RemoteUsers),
 }
 
-impl UserBook {
+impl UserClient {
     /// Opens the store for existing users. A missing data directory is a usage error, because the
     /// path is probably mistyped.
-    pub fn open_existing(settings: &Settings) -> Result<UserBook, Failure> {
+    pub fn open_existing(settings: &Settings) -> Result<UserClient, Failure> {
         let data_dir = &settings.store.data_dir;
         if settings.store.engine == Engine::Embedded && !data_dir.exists() {
-            return Err(Failure::usage(format!("there is no data directory {}", data_dir.display())));
+            return Err(Failure::usage(format!("the data directory {} does not exist", data_dir.display())));
         }
-        UserBook::open(settings)
+        UserClient::open(settings)
     }
 
-    pub fn open(settings: &Settings) -> Result<UserBook, Failure> {
-        match StoreBook::open(settings) {
-            Ok(book) => Ok(UserBook::Store(book, Box::new(settings.clone()))),
+    pub fn open(settings: &Settings) -> Result<UserClient, Failure> {
+        match LocalUsers::open(settings) {
+            Ok(client) => Ok(UserClient::Store(client, Box::new(settings.clone()))),
             Err(CannotOpen::InUse { address: Some(address), .. }) => {
-                ServerBook::open(settings, address).map(UserBook::Server)
+                RemoteUsers::open(settings, address).map(UserClient::Server)
             }
             Err(error) => Err(error.into()),
         }
@@ -60,11 +60,11 @@ impl UserBook {
 
     pub fn add(&self, user: &NewUser) -> Result<(), Failure> {
         match self {
-            UserBook::Store(book, settings) => {
+            UserClient::Store(client, settings) => {
                 let subject = Some(Subject::user(&user.id));
-                audited(settings, Act::UserCreate, subject, || book.add(user))
+                audited(settings, Act::UserCreate, subject, || client.add(user))
             }
-            UserBook::Server(book) => book.add(user),
+            UserClient::Server(client) => client.add(user),
         }
     }
 
@@ -76,48 +76,48 @@ impl UserBook {
         sign: impl FnOnce() -> Result<String, Failure>,
     ) -> Result<String, Failure> {
         match self {
-            UserBook::Store(book, settings) => {
+            UserClient::Store(client, settings) => {
                 audited(settings, Act::TokenMint, Some(Subject::user(user)), || {
                     let token = sign()?;
-                    book.reserve(user)?;
+                    client.reserve(user)?;
                     Ok(token)
                 })
             }
-            UserBook::Server(book) => book.mint(user, ttl),
+            UserClient::Server(client) => client.mint(user, ttl),
         }
     }
 
     pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
         match self {
-            UserBook::Store(book, settings) => {
+            UserClient::Store(client, settings) => {
                 let subject = Some(Subject::user(user));
-                audited(settings, Act::UserPassword, subject, || book.set_password(user, password))
+                audited(settings, Act::UserPassword, subject, || client.set_password(user, password))
             }
-            UserBook::Server(book) => book.set_password(user, password),
+            UserClient::Server(client) => client.set_password(user, password),
         }
     }
 
     /// Revokes every token issued to the user so far.
     pub fn revoke(&self, user: &UserId) -> Result<(), Failure> {
         match self {
-            UserBook::Store(book, settings) => {
-                audited(settings, Act::UserRevoke, Some(Subject::user(user)), || book.revoke(user))
+            UserClient::Store(client, settings) => {
+                audited(settings, Act::UserRevoke, Some(Subject::user(user)), || client.revoke(user))
             }
-            UserBook::Server(book) => book.revoke(user),
+            UserClient::Server(client) => client.revoke(user),
         }
     }
 
     pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
         match self {
-            UserBook::Store(book, _) => book.show(user),
-            UserBook::Server(book) => book.show(user),
+            UserClient::Store(client, _) => client.show(user),
+            UserClient::Server(client) => client.show(user),
         }
     }
 
     /// Closes the store. Completed changes are durable before.
     pub fn close(self) {
-        if let UserBook::Store(book, _) = self {
-            book.close();
+        if let UserClient::Store(client, _) = self {
+            client.close();
         }
     }
 }

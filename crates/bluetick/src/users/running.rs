@@ -11,13 +11,13 @@ use crate::failure::Failure;
 use crate::running::{Answer, RunningServer, refused};
 use crate::settings::Settings;
 
-pub struct ServerBook {
+pub struct RemoteUsers {
     server: RunningServer,
 }
 
-impl ServerBook {
-    pub fn open(settings: &Settings, address: SocketAddr) -> Result<ServerBook, Failure> {
-        Ok(ServerBook { server: RunningServer::open(settings, address)? })
+impl RemoteUsers {
+    pub fn open(settings: &Settings, address: SocketAddr) -> Result<RemoteUsers, Failure> {
+        Ok(RemoteUsers { server: RunningServer::open(settings, address)? })
     }
 
     pub fn add(&self, user: &NewUser) -> Result<(), Failure> {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_id_of_any_user_base_fits_into_a_path() {
+    fn any_user_id_is_encoded_into_a_url_path() {
         let user = "auth0|5/é?#".parse().unwrap();
         assert_eq!(escaped(&user), "auth0%7C5%2F%C3%A9%3F%23");
     }

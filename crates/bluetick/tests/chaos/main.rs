@@ -15,7 +15,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
-mod weather;
+mod kills;
 
 use std::path::Path;
 
@@ -26,9 +26,9 @@ use bluetick_testkit::crowd::{
 use bluetick_testkit::device::{Device, Happened};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::process::{Launcher, ServerProcess};
+use kills::inject;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::sync::watch;
-use weather::rage;
 
 /// A server with small limits, so that segments fill and backlogs are capped within seconds. The
 /// seed decides how often checkpoints run and how many conversations stay resident.
@@ -65,7 +65,7 @@ fn complaints(launcher: &Launcher) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_agree() {
+async fn chaos_on_one_server_leaves_every_device_complete_and_in_order() {
     let sizes = Sizes::from_environment();
     println!("{sizes}");
     let mut dice = Dice::new(sizes.seed);
@@ -79,8 +79,8 @@ async fn every_device_ends_with_the_history_in_order_and_once_and_all_numbers_ag
     let storm: Vec<_> = devices.into_iter().map(|device| device.storm(situation.clone())).collect();
     let changes = comings_and_goings(Change::all(&scene), dice.fork(), situation.clone());
     let mut people = dice.fork();
-    let rage = rage(server, &launcher, &announce, &sizes, &mut people);
-    let (mut server, devices, changes) = tokio::join!(rage, together(storm), changes);
+    let kills = inject(server, &launcher, &announce, &sizes, &mut people);
+    let (mut server, devices, changes) = tokio::join!(kills, together(storm), changes);
 
     let address = server.address.clone();
     let devices = flush(devices, &address).await;

@@ -39,7 +39,7 @@ async fn storm(proxy: &Proxy, dice: &mut Dice) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn five_hundred_messages_through_a_storm_arrive_once_and_in_order() {
+async fn five_hundred_messages_over_a_failing_network_arrive_once_in_order() {
     let world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let other_proxy = Proxy::to(Some(world.address())).await;
@@ -80,7 +80,7 @@ async fn five_hundred_messages_through_a_storm_arrive_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_killed_in_the_middle_gets_everything_once_and_in_order() {
+async fn server_killed_during_sends_stores_everything_once_in_order() {
     let mut world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let alice = world.client_at(&proxy.address, "alice", MemoryStorage::default()).await;
@@ -103,7 +103,7 @@ async fn a_server_killed_in_the_middle_gets_everything_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_a_client_wrote_offline_before_it_died_is_sent_once_by_the_next_one() {
+async fn outbox_of_a_killed_client_is_sent_once_by_the_next_client() {
     let world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let directory = tempfile::tempdir().unwrap();
@@ -130,7 +130,7 @@ async fn what_a_client_wrote_offline_before_it_died_is_sent_once_by_the_next_one
 }
 
 #[tokio::test]
-async fn a_message_whose_ack_was_lost_with_the_client_is_not_doubled() {
+async fn message_resent_after_a_lost_ack_is_stored_once() {
     let world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let directory = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ async fn die(client: Client) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_than_a_backlog_holds_is_fetched_until_nothing_is_missing() {
+async fn messages_beyond_the_backlog_are_fetched_completely() {
     let world = World::new().await;
     let storage = MemoryStorage::default();
     let alice = world.client("alice").await;
@@ -219,7 +219,7 @@ async fn send_many(world: &World, name: &str, conversation: &str, count: u64) {
 }
 
 #[tokio::test]
-async fn a_store_with_another_epoch_makes_the_client_forget_its_copies_and_keep_its_outbox() {
+async fn changed_epoch_clears_client_cache_and_keeps_the_outbox() {
     let world = World::new().await;
     let mut storage = MemoryStorage::default();
     let alice = world.client_at(world.address(), "alice", storage.clone()).await;
@@ -253,7 +253,7 @@ async fn a_store_with_another_epoch_makes_the_client_forget_its_copies_and_keep_
 }
 
 #[tokio::test]
-async fn unread_counts_are_the_servers_whatever_happens_in_between() {
+async fn unread_counts_match_the_server_after_disconnects() {
     let world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let alice = world.client("alice").await;
@@ -289,7 +289,7 @@ async fn unread_counts_are_the_servers_whatever_happens_in_between() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_accepted_logs_out_and_keeps_what_was_written() {
+async fn rejected_token_logs_out_and_keeps_the_outbox() {
     let world = World::new().await;
     let mut settings = world.settings_at(world.address(), "alice").await;
     settings.tokens = std::sync::Arc::new(bluetick_client::FixedToken("not a token".into()));

@@ -7,14 +7,14 @@ use crate::world::{World, until};
 include!("../../../client/examples/quick_start.rs");
 
 #[test]
-fn the_readme_shows_the_program_that_is_run_here() {
+fn readme_contains_the_quick_start_program() {
     let shown = include_str!("../../../client/README.md");
     let program = include_str!("../../../client/examples/quick_start.rs");
     assert!(shown.contains(&format!("```rust,no_run\n{program}```\n")));
 }
 
 #[tokio::test]
-async fn the_quick_start_ends_when_bob_has_read_it() {
+async fn quick_start_ends_after_bob_reads_the_message() {
     let world = World::with(&[("BLUETICK_AUTH__SIGNUP", "true")]).await;
     for name in ["alice", "bob"] {
         let account = serde_json::json!({"user_id": name, "password": "correct horse"});

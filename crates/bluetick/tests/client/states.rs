@@ -9,7 +9,7 @@ use crate::proxy::Proxy;
 use crate::world::{World, numbered, until, user};
 
 #[tokio::test]
-async fn what_is_too_large_fails_and_can_be_given_up_and_the_rest_goes_on() {
+async fn too_large_message_fails_and_later_messages_are_sent() {
     let world = World::with(&[("BLUETICK_LIMITS__CONTENT_BYTES", "100")]).await;
     let alice = world.client("alice").await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
@@ -31,7 +31,7 @@ async fn what_is_too_large_fails_and_can_be_given_up_and_the_rest_goes_on() {
 }
 
 #[tokio::test]
-async fn a_frame_that_the_server_closes_for_is_found_among_all_that_are_on_their_way() {
+async fn frame_that_closes_the_connection_is_identified_among_pending_sends() {
     let world =
         World::with(&[("BLUETICK_LIMITS__CONTENT_BYTES", "200"), ("BLUETICK_LIMITS__FRAME_BYTES", "2000")])
             .await;
@@ -54,7 +54,7 @@ async fn a_frame_that_the_server_closes_for_is_found_among_all_that_are_on_their
 }
 
 #[tokio::test]
-async fn whoever_writes_faster_than_allowed_is_slowed_down_and_keeps_the_order() {
+async fn rate_limited_sender_slows_down_and_keeps_message_order() {
     let world =
         World::with(&[("BLUETICK_LIMITS__SENDS_PER_SECOND", "20"), ("BLUETICK_LIMITS__SENDS_BURST", "5")])
             .await;
@@ -69,7 +69,7 @@ async fn whoever_writes_faster_than_allowed_is_slowed_down_and_keeps_the_order()
 }
 
 #[tokio::test]
-async fn an_outbox_takes_a_thousand_and_then_says_so() {
+async fn full_outbox_refuses_the_message_after_a_thousand() {
     let mut world = World::new().await;
     let alice = world.client("alice").await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
@@ -86,7 +86,7 @@ async fn an_outbox_takes_a_thousand_and_then_says_so() {
 }
 
 #[tokio::test]
-async fn what_was_written_to_a_group_one_was_removed_from_is_given_up_with_a_word() {
+async fn message_to_a_group_after_removal_fails_with_a_reason() {
     let world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let alice = world.client("alice").await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::{World, shown, until, user};
 
 #[tokio::test]
-async fn a_message_goes_from_the_clock_to_the_blue_tick() {
+async fn message_status_goes_from_pending_to_read() {
     let world = World::new().await;
     let (alice, bob) = (world.client("alice").await, world.client("bob").await);
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
@@ -36,7 +36,7 @@ async fn a_message_goes_from_the_clock_to_the_blue_tick() {
 }
 
 #[tokio::test]
-async fn typing_and_presence_are_seen_while_they_last() {
+async fn typing_and_presence_are_shown_until_they_end() {
     let world = World::new().await;
     let alice = world.client("alice").await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
@@ -61,7 +61,7 @@ async fn typing_and_presence_are_seen_while_they_last() {
 }
 
 #[tokio::test]
-async fn in_a_group_the_tick_turns_when_the_last_one_has_read() {
+async fn group_message_is_read_after_the_last_member_reads() {
     let world = World::new().await;
     let (alice, bob, carol) =
         (world.client("alice").await, world.client("bob").await, world.client("carol").await);
@@ -90,7 +90,7 @@ async fn in_a_group_the_tick_turns_when_the_last_one_has_read() {
 }
 
 #[tokio::test]
-async fn two_devices_of_one_person_show_the_same() {
+async fn two_devices_of_one_user_show_the_same_state() {
     let world = World::new().await;
     let (phone, laptop, bob) =
         (world.client("alice").await, world.client("alice").await, world.client("bob").await);
@@ -111,7 +111,7 @@ async fn two_devices_of_one_person_show_the_same() {
 }
 
 #[tokio::test]
-async fn history_is_paged_back_to_the_first_message_without_a_hole() {
+async fn history_pages_back_to_the_first_message_without_a_gap() {
     let world = World::new().await;
     let token = world.token("alice").await;
     let opened =
@@ -137,7 +137,7 @@ async fn history_is_paged_back_to_the_first_message_without_a_hole() {
 }
 
 #[tokio::test]
-async fn people_are_found_by_the_beginning_of_their_names() {
+async fn user_search_matches_name_prefixes() {
     let world = World::with(&[("BLUETICK_AUTH__SIGNUP", "true")]).await;
     for (name, shown) in [("bob", "Bob Builder"), ("berta", "Berta"), ("carol", "Carol Bobson")] {
         let body = json!({"user_id": name, "password": "correct horse", "display_name": shown});

@@ -50,7 +50,7 @@ fn segment(data_dir: &Path) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_is_named_by_the_check_and_by_the_start_and_never_served() {
+async fn damaged_data_is_reported_by_check_and_start_and_never_served() {
     let data_dir = tempfile::tempdir().unwrap();
     let launcher = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), data_dir.path())
         .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)

@@ -12,7 +12,7 @@ use crate::world::{PATIENCE, Switch, Traffic, World, open, signal, stopped, toke
 const SENDERS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_was_stopped_for_seconds_goes_on_where_it_was() {
+async fn server_paused_for_seconds_continues_without_loss() {
     let world = World::new();
     let server = world.launcher.start().await;
     let traffic = Traffic::begin(&server.address, SENDERS).await;
@@ -33,7 +33,7 @@ async fn a_server_that_was_stopped_for_seconds_goes_on_where_it_was() {
 const HOUR: i64 = 3600 * 1_000_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_jumps_forward_and_back_changes_no_order_and_loses_nothing() {
+async fn clock_jumps_change_no_order_and_lose_nothing() {
     let world = World::new();
     let mut server = world.launcher.start().await;
     let traffic = Traffic::begin(&server.address, SENDERS).await;
@@ -113,7 +113,7 @@ async fn used_message_id_is_recognised_after_clock_jumps_and_restarts() {
 
 /// Verifies that the switch sets the server's clock. Otherwise the tests above prove nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_clock_of_the_switch_is_the_clock_of_the_server() {
+async fn clock_switch_changes_the_servers_timestamps() {
     let world = World::new();
     let server = world.launcher.start().await;
     let alice = token(&server.address, "alice").await;
@@ -135,8 +135,7 @@ async fn the_clock_of_the_switch_is_the_clock_of_the_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_system_that_becomes_read_only_refuses_sends_clearly_and_the_server_recovers_without_a_restart()
- {
+async fn read_only_file_system_refuses_sends_and_recovers_without_a_restart() {
     let world = World::new();
     let mut server = world.launcher.start().await;
     let alice = token(&server.address, "alice").await;
@@ -196,7 +195,7 @@ async fn a_file_system_that_becomes_read_only_refuses_sends_clearly_and_the_serv
 
 /// If LMDB fails in the middle of a write, it disables itself and must be reopened.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_lies_in_the_tables_is_read_also_when_they_met_a_read_only_file_system_at_the_worst_moment() {
+async fn checkpointed_messages_stay_readable_after_a_read_only_file_system() {
     let world = World::new();
     let server = world.launcher.start().await;
     let alice = token(&server.address, "alice").await;

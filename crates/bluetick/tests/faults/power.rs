@@ -10,7 +10,7 @@ use crate::world::{Switch, Traffic, World, stopped};
 const CUTS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_when_the_power_goes_again_and_again() {
+async fn repeated_power_loss_keeps_every_acked_message() {
     let world = World::new();
     world.set(Switch::Volatile, 1);
     let mut dice = Dice::new(9);
@@ -43,7 +43,7 @@ async fn nothing_acknowledged_is_lost_when_the_power_goes_again_and_again() {
 /// A disk that acknowledges syncs but does not perform them. The checker detects the loss, so it
 /// would also detect a server that does not wait for the sync.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disk_that_lies_about_its_syncs_is_found_out() {
+async fn disk_that_ignores_fsync_is_detected() {
     let world = World::new();
     world.set(Switch::Volatile, 1);
     let server = world.launcher.start().await;

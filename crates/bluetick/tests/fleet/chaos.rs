@@ -12,8 +12,8 @@ use bluetick_testkit::redis::RedisServer;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 
-use crate::ground::Ground;
-use crate::load::{Crowd, measure};
+use crate::dependencies::FleetDependencies;
+use crate::load::{Load, measure};
 use crate::tables::fleet_behind_proxies;
 
 const NODES: usize = 3;
@@ -32,13 +32,13 @@ fn sizes() -> Sizes {
 }
 
 /// Injects random faults.
-struct Fate<'a> {
+struct FaultInjector<'a> {
     dice: Dice,
     redis: &'a mut RedisServer,
     proxies: &'a [DynamoProxy],
 }
 
-impl Fate<'_> {
+impl FaultInjector<'_> {
     async fn strike(&mut self, fleet: &mut Fleet) {
         let node = self.dice.below(NODES as u64) as usize;
         let time = Duration::from_millis(self.dice.between(100, 3_000));
@@ -98,20 +98,21 @@ impl Fate<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_breaks_at_once_and_every_device_ends_with_the_history_in_order_and_once() {
+async fn everything_breaks_at_once_and_every_device_ends_complete_and_in_order() {
     let sizes = sizes();
     let mut redis = RedisServer::start();
-    let ground = Ground::on(&redis).await;
-    let (mut fleet, proxies) = fleet_behind_proxies(&ground, NODES, sizes.seed).await;
-    let crowd = Crowd::gather(&fleet, sizes).await;
-    let mut fate = Fate { dice: Dice::new(sizes.seed ^ 0xFA7E), redis: &mut redis, proxies: &proxies };
-    let verdict = crowd
-        .storm(&mut fleet, async |fleet, meter| {
+    let dependencies = FleetDependencies::on(&redis).await;
+    let (mut fleet, proxies) = fleet_behind_proxies(&dependencies, NODES, sizes.seed).await;
+    let load = Load::connect(&fleet, sizes).await;
+    let mut faults =
+        FaultInjector { dice: Dice::new(sizes.seed ^ 0xFA7E), redis: &mut redis, proxies: &proxies };
+    let verdict = load
+        .run_with_faults(&mut fleet, async |fleet, meter| {
             let end = Instant::now() + Duration::from_secs(sizes.seconds);
             let mut strikes = 0;
             while Instant::now() < end {
-                measure(meter, "calm", Duration::from_millis(fate.dice.between(200, 2_000))).await;
-                fate.strike(fleet).await;
+                measure(meter, "calm", Duration::from_millis(faults.dice.between(200, 2_000))).await;
+                faults.strike(fleet).await;
                 strikes += 1;
             }
             println!("{strikes} strikes");

@@ -9,8 +9,8 @@ use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
 use serde_json::{Value, json};
 
-use crate::ground::Ground;
-use crate::load::{Crowd, measure, sizes};
+use crate::dependencies::FleetDependencies;
+use crate::load::{Load, measure, sizes};
 
 pub async fn mint(address: &str, admin_key: &str, user: &str) -> String {
     let body = json!({"user_id": user, "ttl_s": 3600});
@@ -26,11 +26,11 @@ pub async fn open(address: &str, token: &str, body: &Value) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_keys_that_one_node_made_are_those_of_all() {
+async fn keys_created_by_one_node_are_used_by_all_nodes() {
     let redis = RedisServer::start();
-    let ground = Ground::on(&redis).await;
-    let endpoint = ground.dynamo().endpoint();
-    let fleet = Fleet::start(2, |_, data_dir| ground.launcher(data_dir, &endpoint)).await;
+    let dependencies = FleetDependencies::on(&redis).await;
+    let endpoint = dependencies.dynamo().endpoint();
+    let fleet = Fleet::start(2, |_, data_dir| dependencies.launcher(data_dir, &endpoint)).await;
     let admin_key = |node: usize| std::fs::read_to_string(fleet.directory(node).join("admin.key")).unwrap();
     for (mints, takes) in [(0, 1), (1, 0)] {
         let token = mint(fleet.address(mints), admin_key(takes).trim(), "alice").await;
@@ -41,9 +41,9 @@ async fn the_keys_that_one_node_made_are_those_of_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presence() {
+async fn three_users_on_three_nodes_get_messages_in_order_with_ticks_and_presence() {
     let redis = RedisServer::start();
-    let fleet = Ground::on(&redis).await.fleet(3).await;
+    let fleet = FleetDependencies::on(&redis).await.fleet(3).await;
     let names = ["alice", "bob", "carol"];
     let mut tokens = Vec::new();
     for name in names {
@@ -126,12 +126,12 @@ async fn three_people_at_three_nodes_chat_in_order_with_ticks_typing_and_presenc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn devices_that_wander_between_three_nodes_end_complete() {
+async fn devices_that_change_nodes_end_with_complete_histories() {
     let redis = RedisServer::start();
-    let mut fleet = Ground::on(&redis).await.fleet(3).await;
-    let crowd = Crowd::gather(&fleet, sizes(6)).await;
-    let verdict = crowd
-        .storm(&mut fleet, async |_, meter| {
+    let mut fleet = FleetDependencies::on(&redis).await.fleet(3).await;
+    let load = Load::connect(&fleet, sizes(6)).await;
+    let verdict = load
+        .run_with_faults(&mut fleet, async |_, meter| {
             measure(meter, "nothing is wrong", Duration::from_secs(6)).await;
         })
         .await;

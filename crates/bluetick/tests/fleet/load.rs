@@ -21,7 +21,7 @@ pub fn sizes(seconds: u64) -> Sizes {
 /// Bounds every wait for progress. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub struct Crowd {
+pub struct Load {
     pub sizes: Sizes,
     pub scene: Scene,
     pub devices: Vec<Device>,
@@ -37,8 +37,8 @@ pub struct Verdict {
     pub sent_away_ms: Vec<u64>,
 }
 
-impl Crowd {
-    pub async fn gather(fleet: &Fleet, sizes: Sizes) -> Crowd {
+impl Load {
+    pub async fn connect(fleet: &Fleet, sizes: Sizes) -> Load {
         println!("{sizes}");
         let mut dice = Dice::new(sizes.seed);
         let scene = Scene::set_up(fleet.address(0), &sizes, &mut dice).await;
@@ -48,17 +48,17 @@ impl Crowd {
         for device in &mut devices {
             device.habits.pause_ms *= 2;
         }
-        Crowd { sizes, scene, devices, meter, dice }
+        Load { sizes, scene, devices, meter, dice }
     }
 
     /// Runs the load until `disturbance` ends, then judges it.
-    pub async fn storm(
+    pub async fn run_with_faults(
         mut self,
         fleet: &mut Fleet,
         disturbance: impl AsyncFnOnce(&mut Fleet, &Meter),
     ) -> Verdict {
         let situation = fleet.situation();
-        let storm: Vec<_> = self.devices.drain(..).map(|device| device.storm(situation.clone())).collect();
+        let running: Vec<_> = self.devices.drain(..).map(|device| device.storm(situation.clone())).collect();
         let changes = comings_and_goings(Change::all(&self.scene), self.dice.fork(), situation);
         let meter = Arc::clone(&self.meter);
         let warm = 2 * self.sizes.clients as u64;
@@ -71,7 +71,7 @@ impl Crowd {
             disturbance(fleet, &meter).await;
             fleet.stop_the_crowd();
         };
-        let ((), devices, changes) = tokio::join!(disturbance, together(storm), changes);
+        let ((), devices, changes) = tokio::join!(disturbance, together(running), changes);
         println!("{changes} changes of members");
         self.devices = devices;
         self.judge(fleet).await

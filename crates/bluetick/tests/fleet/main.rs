@@ -8,8 +8,8 @@
 
 mod chaos;
 mod chat;
+mod dependencies;
 mod graph;
-mod ground;
 mod load;
 mod nodes;
 mod redis;

@@ -8,9 +8,9 @@ use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::redis::RedisServer;
 use tokio::time::{Instant, sleep};
 
+use crate::dependencies::FleetDependencies;
 use crate::graph::Graph;
-use crate::ground::Ground;
-use crate::load::{Crowd, measure, sizes};
+use crate::load::{Load, measure, sizes};
 
 const MOMENT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -26,12 +26,12 @@ async fn counts(fleet: &Fleet, number: usize, living: u64) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_killed_in_the_middle_of_traffic_and_its_clients_go_on_elsewhere() {
+async fn clients_of_a_killed_node_continue_on_other_nodes() {
     let redis = RedisServer::start();
-    let mut fleet = Ground::on(&redis).await.fleet(3).await;
-    let crowd = Crowd::gather(&fleet, sizes(20)).await;
-    let verdict = crowd
-        .storm(&mut fleet, async |fleet, meter| {
+    let mut fleet = FleetDependencies::on(&redis).await.fleet(3).await;
+    let load = Load::connect(&fleet, sizes(20)).await;
+    let verdict = load
+        .run_with_faults(&mut fleet, async |fleet, meter| {
             counts(fleet, 0, 3).await;
             measure(meter, "before", MOMENT).await;
             fleet.kill(1).await;
@@ -51,16 +51,16 @@ async fn a_node_is_killed_in_the_middle_of_traffic_and_its_clients_go_on_elsewhe
 /// Restarts every node in turn; only the servers close connections. `BLUETICK_BLESS` writes the
 /// graph to the documents.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rolling_restart_under_load_loses_nothing_and_sends_everybody_away_spread_over_time() {
+async fn rolling_restart_under_load_loses_nothing_and_spreads_reconnects() {
     let redis = RedisServer::start();
-    let mut fleet = Ground::on(&redis).await.fleet(3).await;
-    let mut crowd = Crowd::gather(&fleet, sizes(20)).await;
-    for device in &mut crowd.devices {
+    let mut fleet = FleetDependencies::on(&redis).await.fleet(3).await;
+    let mut load = Load::connect(&fleet, sizes(20)).await;
+    for device in &mut load.devices {
         device.habits.stays_connected = true;
     }
     let mut graph = Graph { step: Duration::from_millis(500), steps: Vec::new(), away: Vec::new() };
-    let verdict = crowd
-        .storm(&mut fleet, async |fleet, meter| {
+    let verdict = load
+        .run_with_faults(&mut fleet, async |fleet, meter| {
             let (is_over, start) = (Cell::new(false), Instant::now());
             let rolling = async {
                 sleep(MOMENT).await;

@@ -17,8 +17,8 @@ use tokio::task::{JoinSet, block_in_place};
 use tokio::time::{Instant, sleep};
 
 use crate::chat::{mint, open};
-use crate::ground::Ground;
-use crate::load::{Crowd, measure, sizes};
+use crate::dependencies::FleetDependencies;
+use crate::load::{Load, measure, sizes};
 
 const MOMENT: Duration = Duration::from_secs(3);
 /// Bounds every wait for recovery. It allows for a slow machine.
@@ -49,53 +49,51 @@ async fn while_away(fleet: &Fleet, meter: &Meter, what: &str, time: Duration, ba
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redis_is_emptied_dies_and_stops_while_everybody_talks() {
+async fn redis_flush_crash_and_pause_under_load_lose_nothing() {
     let mut redis = RedisServer::start();
-    let mut fleet = Ground::on(&redis).await.fleet(2).await;
-    let crowd = Crowd::gather(&fleet, sizes(30)).await;
-    crowd
-        .storm(&mut fleet, async |fleet, meter| {
-            measure(meter, "before", MOMENT).await;
-            redis.command(&["FLUSHALL"]);
-            while_away(fleet, meter, "FLUSHALL", MOMENT, || {}).await;
+    let mut fleet = FleetDependencies::on(&redis).await.fleet(2).await;
+    let load = Load::connect(&fleet, sizes(30)).await;
+    load.run_with_faults(&mut fleet, async |fleet, meter| {
+        measure(meter, "before", MOMENT).await;
+        redis.command(&["FLUSHALL"]);
+        while_away(fleet, meter, "FLUSHALL", MOMENT, || {}).await;
 
-            block_in_place(|| redis.stop());
-            while_away(fleet, meter, "kill -9", MOMENT, || redis.start_again_empty()).await;
+        block_in_place(|| redis.stop());
+        while_away(fleet, meter, "kill -9", MOMENT, || redis.start_again_empty()).await;
 
-            redis.pause();
-            while_away(fleet, meter, "SIGSTOP for 10 s", Duration::from_secs(10), || redis.resume()).await;
-        })
-        .await;
+        redis.pause();
+        while_away(fleet, meter, "SIGSTOP for 10 s", Duration::from_secs(10), || redis.resume()).await;
+    })
+    .await;
     // Print the count for the analysis of a failure.
     println!("{} reseeds", fleet.metrics("bluetick_reseeds_total").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_primary_of_a_cluster_dies_with_a_busy_conversation() {
+async fn redis_cluster_primary_failure_under_load_loses_nothing() {
     let mut redis = block_in_place(RedisCluster::start);
-    let mut fleet = Ground::on_cluster(&redis).await.fleet(2).await;
-    let crowd = Crowd::gather(&fleet, sizes(15)).await;
-    let busy = crowd.scene.plans[0].name.to_string();
-    crowd
-        .storm(&mut fleet, async |fleet, meter| {
-            measure(meter, "before", MOMENT).await;
-            let pattern = format!("*:c:{busy}");
-            let keys =
-                (0..6).flat_map(|server| redis.server(server).command(&["KEYS", &pattern]).many().to_vec());
-            let key = keys.map(|key| key.text()).next().expect("the conversation is known to Redis");
-            block_in_place(|| redis.kill_primary_of(&key));
-            while_away(fleet, meter, "failover", Duration::from_secs(6), || redis.wait_until_whole()).await;
-        })
-        .await;
+    let mut fleet = FleetDependencies::on_cluster(&redis).await.fleet(2).await;
+    let load = Load::connect(&fleet, sizes(15)).await;
+    let busy = load.scene.plans[0].name.to_string();
+    load.run_with_faults(&mut fleet, async |fleet, meter| {
+        measure(meter, "before", MOMENT).await;
+        let pattern = format!("*:c:{busy}");
+        let keys =
+            (0..6).flat_map(|server| redis.server(server).command(&["KEYS", &pattern]).many().to_vec());
+        let key = keys.map(|key| key.text()).next().expect("the conversation is known to Redis");
+        block_in_place(|| redis.kill_primary_of(&key));
+        while_away(fleet, meter, "failover", Duration::from_secs(6), || redis.wait_until_whole()).await;
+    })
+    .await;
 }
 
 /// By how much the counter is set back, as after a failover to a replica that lagged behind.
 const SET_BACK: u64 = 1_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_counter_that_is_set_back_by_a_thousand_overwrites_nothing() {
+async fn counter_set_back_by_a_thousand_overwrites_no_message() {
     let redis = RedisServer::start();
-    let fleet = Ground::on(&redis).await.fleet(2).await;
+    let fleet = FleetDependencies::on(&redis).await.fleet(2).await;
     let names = ["alice", "bob", "carol", "dave"];
     let mut tokens = Vec::new();
     for name in names {

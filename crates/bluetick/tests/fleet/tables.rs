@@ -8,28 +8,32 @@ use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
 use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::redis::RedisServer;
 
-use crate::ground::Ground;
-use crate::load::{Crowd, measure, sizes};
+use crate::dependencies::FleetDependencies;
+use crate::load::{Load, measure, sizes};
 
 /// Starts nodes, each with its own proxy to the tables.
-pub async fn fleet_behind_proxies(ground: &Ground, nodes: usize, seed: u64) -> (Fleet, Vec<DynamoProxy>) {
+pub async fn fleet_behind_proxies(
+    dependencies: &FleetDependencies,
+    nodes: usize,
+    seed: u64,
+) -> (Fleet, Vec<DynamoProxy>) {
     let mut proxies = Vec::new();
     for number in 0..nodes {
-        proxies.push(DynamoProxy::start(ground.dynamo().address(), seed + number as u64).await);
+        proxies.push(DynamoProxy::start(dependencies.dynamo().address(), seed + number as u64).await);
     }
     let fleet = Fleet::start(nodes, |number, data_dir| {
-        ground.launcher(data_dir, &proxies[number].endpoint()).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
+        dependencies.launcher(data_dir, &proxies[number].endpoint()).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
     });
     (fleet.await, proxies)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tables_throttle_fail_lose_answers_and_are_slow_while_everybody_talks() {
+async fn table_throttling_errors_and_delays_under_load_lose_nothing() {
     let redis = RedisServer::start();
-    let ground = Ground::on(&redis).await;
+    let dependencies = FleetDependencies::on(&redis).await;
     let sizes = sizes(20);
-    let (mut fleet, proxies) = fleet_behind_proxies(&ground, 2, sizes.seed).await;
-    let crowd = Crowd::gather(&fleet, sizes).await;
+    let (mut fleet, proxies) = fleet_behind_proxies(&dependencies, 2, sizes.seed).await;
+    let load = Load::connect(&fleet, sizes).await;
     let troubles: [(&str, &[Rule]); 4] = [
         (
             "throttled",
@@ -46,8 +50,8 @@ async fn the_tables_throttle_fail_lose_answers_and_are_slow_while_everybody_talk
         ),
         ("slow", &[Rule::sometimes(20, Fault::Slow(Duration::from_millis(400)))]),
     ];
-    let verdict = crowd
-        .storm(&mut fleet, async |_, meter| {
+    let verdict = load
+        .run_with_faults(&mut fleet, async |_, meter| {
             measure(meter, "before", Duration::from_secs(2)).await;
             for (what, rules) in troubles {
                 let before: u64 = proxies.iter().map(DynamoProxy::faults).sum();

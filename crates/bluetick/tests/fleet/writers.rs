@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::chat::{mint, open};
-use crate::ground::Ground;
+use crate::dependencies::FleetDependencies;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -32,11 +32,11 @@ struct Scene {
 impl Scene {
     async fn set_up() -> Scene {
         let redis = RedisServer::start();
-        let ground = Ground::on(&redis).await;
-        let proxy = DynamoProxy::start(ground.dynamo().address(), 1).await;
-        let endpoints = [proxy.endpoint(), ground.dynamo().endpoint()];
+        let dependencies = FleetDependencies::on(&redis).await;
+        let proxy = DynamoProxy::start(dependencies.dynamo().address(), 1).await;
+        let endpoints = [proxy.endpoint(), dependencies.dynamo().endpoint()];
         let fleet = Fleet::start(2, |number, data_dir| {
-            ground
+            dependencies
                 .launcher(data_dir, &endpoints[number])
                 .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
                 // Make one attempt only, so that a delayed write stays late.
@@ -101,7 +101,7 @@ fn expected(rows: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_whose_writer_died_becomes_a_void_and_everybody_goes_on() {
+async fn seq_of_a_dead_writer_becomes_void_and_later_sends_continue() {
     let mut scene = Scene::set_up().await;
     scene.alice_is_held_back(10 * PATIENCE).await;
     scene.fleet.kill(0).await;
@@ -121,7 +121,7 @@ async fn a_place_whose_writer_died_becomes_a_void_and_everybody_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_closes_the_hole_of_a_writer_that_died() {
+async fn reader_fills_the_gap_of_a_dead_writer_with_a_void() {
     let mut scene = Scene::set_up().await;
     scene.alice_is_held_back(10 * PATIENCE).await;
     scene.fleet.kill(0).await;
@@ -138,7 +138,7 @@ async fn a_reader_closes_the_hole_of_a_writer_that_died() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_writer_that_is_only_slow_loses_its_place_and_its_client_gets_one_ack_with_another() {
+async fn slow_writer_loses_its_seq_and_its_client_gets_one_ack_with_another_seq() {
     let mut scene = Scene::set_up().await;
     scene.alice_is_held_back(Duration::from_secs(3)).await;
     scene.bob.send(&scene.chat, "b1", "are you there?").await;

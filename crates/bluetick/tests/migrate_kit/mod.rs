@@ -29,14 +29,14 @@ pub const THEN: i64 = 1_600_000_000_000;
 pub const YOUNG: i64 = 4_000_000_000_000;
 
 /// A working directory with settings for its own tables, and the data directory `old` in it.
-pub struct Desk {
+pub struct CommandSetup {
     pub shell: Shell,
     server: &'static DynamoServer,
     settings: DynamoSettings,
 }
 
-impl Desk {
-    pub async fn new(prefix: &str) -> Desk {
+impl CommandSetup {
+    pub async fn new(prefix: &str) -> CommandSetup {
         let server = DynamoServer::shared().await;
         let settings = DynamoSettings {
             endpoint: Some(server.endpoint()),
@@ -55,9 +55,9 @@ impl Desk {
                 server.endpoint()
             ),
         );
-        let desk = Desk { shell, server, settings };
-        tables::create(&desk.connection().await).await.unwrap();
-        desk
+        let setup = CommandSetup { shell, server, settings };
+        tables::create(&setup.connection().await).await.unwrap();
+        setup
     }
 
     async fn connection(&self) -> Connection {
@@ -142,9 +142,9 @@ pub fn message(id: ConversationId, sender: &str, text: &str, at: i64) -> Append 
 }
 
 /// Helper functions to write to a store.
-pub struct Hand<'a>(pub &'a dyn Store);
+pub struct StoreWriter<'a>(pub &'a dyn Store);
 
-impl Hand<'_> {
+impl StoreWriter<'_> {
     pub async fn account(&self, name: &str, display_name: Option<&str>, password_hash: Option<&str>) {
         let new = User {
             id: user(name),
@@ -226,7 +226,7 @@ fn crowd() -> Vec<String> {
 /// Fills a store with all kinds of data and closes it. Deletes some of its segments.
 pub async fn fill(directory: &Path) -> Filled {
     let store = open(directory);
-    let hand = Hand(&store);
+    let hand = StoreWriter(&store);
     hand.account("ann", Some("Änn Ørsted"), Some("$argon2id$v=19$ann")).await;
     hand.account("bob", Some("Bob"), Some("$argon2id$v=19$bob")).await;
     hand.account("cät", None, None).await;
@@ -246,7 +246,7 @@ pub async fn fill(directory: &Path) -> Filled {
     let erased = store.erase(Erase { scope, through: None }, progress).await.unwrap();
     assert!(erased.messages > 0);
     // Write more after the archive run.
-    let hand = Hand(&store);
+    let hand = StoreWriter(&store);
     hand.send(direct("ann", "bob"), "bob", "the newest one ✨", YOUNG + 50).await;
     hand.send(tea, "ann", "and here", YOUNG + 60).await;
     hand.send(lost, "eve", "still readable", YOUNG + 70).await;
@@ -265,7 +265,7 @@ pub struct Filled {
     pub lost: ConversationId,
 }
 
-async fn fill_directs(hand: &Hand<'_>) {
+async fn fill_directs(hand: &StoreWriter<'_>) {
     let id = hand.open_direct("ann", "bob", THEN).await;
     for number in 0..250 {
         let sender = if number % 3 == 0 { "bob" } else { "ann" };
@@ -297,7 +297,7 @@ async fn fill_directs(hand: &Hand<'_>) {
     .await;
 }
 
-async fn fill_groups(hand: &Hand<'_>) -> (ConversationId, ConversationId, ConversationId) {
+async fn fill_groups(hand: &StoreWriter<'_>) -> (ConversationId, ConversationId, ConversationId) {
     let tea = hand.open_group(1, "Tea ☕", &["ann", "bob", "cät", "dan"], THEN + 20_000).await;
     for number in 0..60 {
         let sender = ["ann", "bob", "cät", "dan"][number as usize % 4];

@@ -74,7 +74,7 @@ async fn at_rest(gauge: &Gauge, most_handles: usize) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn constant_load_leaves_memory_and_handles_flat_and_everything_that_was_said_in_its_place() {
+async fn constant_load_keeps_memory_and_handles_flat_and_every_message_in_order() {
     let plan = Plan::from_environment();
     println!("{plan}");
     let mut dice = Dice::new(plan.seed);

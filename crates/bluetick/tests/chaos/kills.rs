@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// Kills and restarts the server, spread over the whole duration. Returns a running server.
-pub async fn rage(
+pub async fn inject(
     mut server: ServerProcess,
     launcher: &Launcher,
     announce: &watch::Sender<Situation>,

@@ -13,7 +13,7 @@ use super::meter::Tally;
 use super::{in_source, in_target};
 use crate::failure::Failure;
 
-pub struct Walk<'a> {
+pub struct StoreCopy<'a> {
     pub store: &'a Arc<EmbeddedStore>,
     pub importer: &'a Importer,
     pub tally: &'a Tally,
@@ -50,7 +50,7 @@ impl Count {
     }
 }
 
-impl Walk<'_> {
+impl StoreCopy<'_> {
     /// Copies everything after the position in the marker, and updates the marker.
     pub async fn copy(&self, marker: &mut Marker) -> Result<(), Failure> {
         let mut saved = Instant::now();

@@ -10,26 +10,26 @@ use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::process::Launcher;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
 
-pub struct Ground {
+pub struct FleetDependencies {
     dynamo: &'static DynamoServer,
     tables: String,
     redis: [(&'static str, String); 2],
 }
 
-static GROUNDS: AtomicU32 = AtomicU32::new(0);
+static FLEETS: AtomicU32 = AtomicU32::new(0);
 
-impl Ground {
-    pub async fn on(redis: &RedisServer) -> Ground {
-        Ground::with("single", redis.url()).await
+impl FleetDependencies {
+    pub async fn on(redis: &RedisServer) -> FleetDependencies {
+        FleetDependencies::with("single", redis.url()).await
     }
 
-    pub async fn on_cluster(redis: &RedisCluster) -> Ground {
-        Ground::with("cluster", redis.urls().join(",")).await
+    pub async fn on_cluster(redis: &RedisCluster) -> FleetDependencies {
+        FleetDependencies::with("cluster", redis.urls().join(",")).await
     }
 
-    async fn with(mode: &str, urls: String) -> Ground {
+    async fn with(mode: &str, urls: String) -> FleetDependencies {
         let dynamo = DynamoServer::shared().await;
-        let tables = format!("fleet{}_", GROUNDS.fetch_add(1, Ordering::Relaxed));
+        let tables = format!("fleet{}_", FLEETS.fetch_add(1, Ordering::Relaxed));
         let settings = DynamoSettings {
             endpoint: Some(dynamo.endpoint()),
             region: Some("us-east-1".to_owned()),
@@ -40,7 +40,7 @@ impl Ground {
         let connection = Connection::with_keys(&settings, access_key_id, secret_access_key).await.unwrap();
         tables::create(&connection).await.unwrap();
         let redis = [("BLUETICK_STORE__REDIS__MODE", mode.to_owned()), ("BLUETICK_STORE__REDIS__URLS", urls)];
-        Ground { dynamo, tables, redis }
+        FleetDependencies { dynamo, tables, redis }
     }
 
     pub fn dynamo(&self) -> &'static DynamoServer {
