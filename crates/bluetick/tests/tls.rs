@@ -207,7 +207,7 @@ async fn sighup_gives_new_connections_the_new_certificate_and_keeps_old_ones() {
     show(&world.shell, "two", "two");
     assert!(world.is_trusted_by("one").await && !world.is_trusted_by("two").await);
     world.hang_up();
-    world.wait_for_log("the certificate was read again").await;
+    world.wait_for_log("certificate reloaded").await;
     assert!(world.is_trusted_by("two").await && !world.is_trusted_by("one").await);
     pair.talk().await;
 }
@@ -226,7 +226,7 @@ async fn changed_certificate_files_are_loaded_and_mismatched_pairs_ignored() {
     world.wait_for_log("cannot read").await;
     assert!(world.is_trusted_by("one").await && !world.is_trusted_by("two").await);
     show(&world.shell, "two", "two");
-    world.wait_for_log("the certificate was read again").await;
+    world.wait_for_log("certificate reloaded").await;
     assert!(world.is_trusted_by("two").await);
     pair.talk().await;
 }
@@ -321,7 +321,7 @@ async fn local_commands_work_before_a_new_certificate_is_loaded() {
     run(&["backup", "copy"]).printed();
     show(shell, "two", "two");
     world.hang_up();
-    world.wait_for_log("the certificate was read again").await;
+    world.wait_for_log("certificate reloaded").await;
     all_work();
     // The commands trust the certificate that the server announces, not the one in the file.
     show(shell, "one", "one");
