@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_archive::{Vault, VaultError};
+use bluetick_archive::{ObjectArchive, ObjectArchiveError};
 use bluetick_core::ports::{
     Archive, CommitListener, Fleet, NoFleet, NoListener, Random, Store, StoreObserver, SystemRandom,
 };
@@ -34,7 +34,7 @@ pub enum CannotOpen {
     #[error("cannot open the store: {0}")]
     Failed(OpenError),
     #[error("cannot use the archive: {0}")]
-    Archive(#[from] VaultError),
+    Archive(#[from] ObjectArchiveError),
     #[error("cannot open the store: {0}")]
     Tables(#[from] RowsError),
     #[error("cannot open the store: {0}")]
@@ -72,11 +72,11 @@ impl OpenStore {
         observer: Arc<dyn StoreObserver>,
     ) -> Result<OpenStore, CannotOpen> {
         let archive = settings.archive.clone();
-        let vault = Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new);
+        let object_archive = ObjectArchive::open(&archive, &settings.store.data_dir)?.map(Arc::new);
         let parts = StoreParts {
             listener,
             observer,
-            vault,
+            object_archive,
             archive,
             ..StoreParts::new(settings.store.embedded.clone())
         };
@@ -93,9 +93,9 @@ impl OpenStore {
         let redis = Arc::new(redis);
         let archive = settings.archive.clone();
         // A tool creates no archive. A missing one is on another machine or not mounted.
-        let vault = match settings.missing_archive() {
+        let object_archive = match settings.missing_archive() {
             Some(_) if listener.is_none() => None,
-            _ => Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new),
+            _ => ObjectArchive::open(&archive, &settings.store.data_dir)?.map(Arc::new),
         };
         let epoch = read_epoch(&rows).await.map_err(|error| CannotOpen::Epoch(error.to_string()))?;
         let node = new_node();
@@ -108,7 +108,7 @@ impl OpenStore {
             clock: Arc::new(SystemClock),
             epoch,
             settings: settings.store.fleet(),
-            vault,
+            object_archive,
             archive,
         });
         Ok(OpenStore::Cloud(Arc::new(store)))

@@ -114,7 +114,7 @@ async fn a_frame_of_another_conversation_is_noticed() {
         .map(|id| names.iter().find(|name| name.as_ref().contains(&id.to_string())).unwrap().clone());
     objects.put(&our_name, bytes_of(&*objects, &their_name).await.into()).await.unwrap();
     kit.store.close().await;
-    let Kit { store, clock, vault, settings, directory, .. } = kit;
+    let Kit { store, clock, object_archive, settings, directory, .. } = kit;
     drop(store);
     // A row of ours that says: the content is that frame.
     {
@@ -144,7 +144,7 @@ async fn a_frame_of_another_conversation_is_noticed() {
         }
         update.commit().unwrap();
     }
-    let kit = Kit::open(directory, clock, vault, settings);
+    let kit = Kit::open(directory, clock, object_archive, settings);
     let after = history(&*kit.store, ours, "bob").await;
     assert_eq!(lost_places(&after), (1..=64).collect::<Vec<_>>());
     assert!(after.iter().all(|message| message.content.is_empty()), "nobody reads what others wrote");

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use archive_kit::common::{direct, message, send, send_as, user};
 use archive_kit::{Kit, bytes_of, eager, group, history, numbered, paths};
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault, segment};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive, segment};
 use bluetick_core::ports::{Append, ArchiveError, EraseScope, Receipt, RemoveMember, Store};
 use bluetick_core::time::ManualClock;
 use bluetick_core::{ContentType, ConversationId, Message, ReceiptKind, Seq};
@@ -298,8 +298,8 @@ async fn files_that_puts_into_a_directory_left_are_swept() {
         directory: Some(archive.path().to_owned()),
         ..eager()
     };
-    let vault = Vault::open(&settings, data.path()).unwrap().map(Arc::new);
-    let kit = Kit::open(data, Arc::new(ManualClock::at(archive_kit::LATER)), vault, settings);
+    let object_archive = ObjectArchive::open(&settings, data.path()).unwrap().map(Arc::new);
+    let kit = Kit::open(data, Arc::new(ManualClock::at(archive_kit::LATER)), object_archive, settings);
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=140)).await;
     let before = history(&*kit.store, id, "bob").await;

@@ -191,7 +191,7 @@ async fn an_erasure_while_it_is_down_takes_what_is_hot_and_is_finished_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_that_was_switched_off_says_so_where_it_is_needed_and_breaks_nothing_else() {
     let (kit, faulty, id) = half_cold(1 << 20).await;
-    let (vault, settings) = (kit.vault.clone(), kit.settings.clone());
+    let (object_archive, settings) = (kit.object_archive.clone(), kit.settings.clone());
     let kit = kit.reopen(None, ArchiveSettings::default()).await;
     assert_cut_at_the_border(&kit, id).await;
     let refused = page(&*kit.store, id, "bob", PageFrom::After(Seq::ZERO), 10).await.unwrap_err();
@@ -204,7 +204,7 @@ async fn an_archive_that_was_switched_off_says_so_where_it_is_needed_and_breaks_
     assert_eq!(send(&*kit.store, id, "alice", "again").await.unwrap(), Seq::new(151));
     let status = kit.store.status().await.unwrap();
     assert_eq!((status.place.as_str(), status.cold.messages), ("", 128));
-    let kit = kit.reopen(vault, settings).await;
+    let kit = kit.reopen(object_archive, settings).await;
     assert_eq!(texts(&*kit.store, id, "bob").await.len(), 151);
     kit.run().await.unwrap();
     kit.assert_exact(&*faulty.inner).await;

@@ -10,10 +10,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bluetick_archive::is_damage;
 use bluetick_core::ports::{ArchiveError, ColdCount, Erase, EraseReport, EraseScope, Progress, Stage};
 use bluetick_core::{ContentType, ConversationId, Message, Seq, StoreError, Timestamp, UserId};
 
-use super::job::{Job, Stored, is_damage};
+use super::job::{Job, Stored};
 use crate::cells::Cell;
 use crate::engine::Engine;
 use crate::memberships::RoomRow;
@@ -348,7 +349,7 @@ impl Job<'_> {
         let id = erasure.conversation;
         let mut report = EraseReport { messages: self.erase_in_rows(erasure).await?, ..Default::default() };
         if self.must_exist(id).await?.way.has_cold {
-            self.vault()?;
+            self.object_archive()?;
             self.must_be_in_place().await?;
             self.erase_in_objects(erasure, &mut report).await?;
         }

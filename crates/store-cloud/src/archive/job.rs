@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{SegmentName, Vault, VaultError};
+use bluetick_archive::{ObjectArchive, SegmentName};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp};
@@ -76,19 +76,6 @@ impl Stored {
     }
 }
 
-/// What a failure of the object store means for a job.
-pub(super) fn in_vault(error: VaultError) -> ArchiveError {
-    match error {
-        VaultError::Missing { .. } | VaultError::Damaged { .. } => ArchiveError::Damaged(error.to_string()),
-        VaultError::Unavailable(_) | VaultError::Settings(_) => ArchiveError::Unavailable(error.to_string()),
-    }
-}
-
-/// Something that lies there is not what was written, as opposed to not being within reach.
-pub(super) fn is_damage(error: &ArchiveError) -> bool {
-    matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
-}
-
 fn in_rows(error: impl Into<StoreError>) -> ArchiveError {
     ArchiveError::Store(error.into())
 }
@@ -145,8 +132,8 @@ impl Engine {
 }
 
 impl<'a> Job<'a> {
-    pub fn vault(&self) -> Result<&'a Vault, ArchiveError> {
-        self.engine.archive.vault.as_deref().ok_or(ArchiveError::Off)
+    pub fn object_archive(&self) -> Result<&'a ObjectArchive, ArchiveError> {
+        self.engine.archive.object_archive.as_deref().ok_or(ArchiveError::Off)
     }
 
     /// Between the steps of a job.
@@ -199,9 +186,9 @@ impl<'a> Job<'a> {
     /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
     /// before anything is put or swept.
     pub async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
-        match &self.engine.archive.vault {
-            Some(vault) if self.shared.cold.segments > 0 => {
-                vault.must_hold(self.store).await.map_err(in_vault)
+        match &self.engine.archive.object_archive {
+            Some(object_archive) if self.shared.cold.segments > 0 => {
+                object_archive.must_hold(self.store).await.map_err(ArchiveError::from)
             }
             _ => Ok(()),
         }
@@ -303,6 +290,6 @@ impl<'a> Job<'a> {
 
     pub async fn delete(&self, name: &SegmentName) -> Result<(), ArchiveError> {
         self.turn.must_last(&*self.engine.clock)?;
-        self.vault()?.delete(name).await.map_err(in_vault)
+        self.object_archive()?.delete(name).await.map_err(ArchiveError::from)
     }
 }

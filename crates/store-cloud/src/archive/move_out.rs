@@ -1,48 +1,23 @@
 //! Moving what is old enough: plan a segment, seal it, put it, flip its rows.
 
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
-
 use bluetick_archive::SegmentName;
+use bluetick_archive::jobs::layout::{Layout, lay_out_blocking};
+use bluetick_archive::jobs::pace::Pace;
+use bluetick_archive::jobs::selection::{Age, Rules, Selection, millis};
+use bluetick_archive::jobs::state::add;
 use bluetick_core::inbox::preview_of;
 use bluetick_core::ports::{ArchiveError, ArchiveRun, ColdCount, Progress, RunReport, Stage};
 use bluetick_core::{ContentType, ConversationId, Message, Seq, StoreError, Timestamp};
 
 use super::erase::MOST_HOLES;
-use super::job::{Job, Stored, in_vault};
-use super::record::{Laid, Record, content_hash, lay_out};
-use super::shared::add;
+use super::job::{Job, Stored};
+use super::record::{Record, content_hash};
 use super::way::Look;
 use crate::cells::{Cell, Cold};
 use crate::memberships::RoomRow;
 
-/// A segment is closed early when its messages are large.
-const SEGMENT_RAW_BYTES: usize = 8 << 20;
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// How long a conversation that does not fill a segment is left alone at most.
 const DAY_MILLIS: i64 = 24 * 3_600 * 1_000;
-
-/// What counts as old.
-#[derive(Clone, Copy)]
-struct Rules {
-    now: Timestamp,
-    age_seconds: u64,
-    /// Whatever was received before.
-    before: Timestamp,
-    segment_messages: usize,
-    /// What does not fill a segment goes when its first message is older than this; `None`: at once.
-    partial_before: Option<Timestamp>,
-}
-
-/// What is known of how old a message is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Age {
-    Old,
-    Young,
-    /// A void, which says when somebody came by; or a clock that was ahead received it. As old as the next one that is
-    /// not `Unknown`.
-    Unknown,
-}
 
 enum Plan {
     Segment(Vec<Stored>),
@@ -52,24 +27,12 @@ enum Plan {
     Nothing(Timestamp, Seq),
 }
 
-impl Rules {
-    fn age_of(&self, cell: &Cell) -> Age {
-        match cell.message.received_at {
-            _ if cell.is_void() => Age::Unknown,
-            at if at > self.now => Age::Unknown,
-            at if at < self.before => Age::Old,
-            _ => Age::Young,
-        }
-    }
-
-    fn after_age(&self, at: Timestamp) -> Timestamp {
-        at.plus_millis(millis(self.age_seconds))
-    }
+fn age_of(rules: &Rules, cell: &Cell) -> Age {
+    if cell.is_void() { Age::Unknown } else { rules.age_of(cell.message.received_at) }
 }
 
-fn millis(seconds: u64) -> i64 {
-    // A thousand centuries: nothing is added to it that would not fit.
-    i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX).min(3_155_760_000_000_000)
+fn after_age(rules: &Rules, at: Timestamp) -> Timestamp {
+    at.plus_millis(millis(rules.age_seconds))
 }
 
 impl Job<'_> {
@@ -79,7 +42,7 @@ impl Job<'_> {
         progress: &dyn Progress,
         report: &mut RunReport,
     ) -> Result<(), ArchiveError> {
-        let rules = self.rules(request.partial);
+        let rules = Rules::new(&self.engine.archive.settings, self.engine.clock.now(), request.partial);
         let mut pace = Pace::new(self.engine.archive.settings.messages_per_second);
         if let Some(id) = request.only {
             let before = self.must_exist(id).await?;
@@ -115,19 +78,6 @@ impl Job<'_> {
         }
         self.shared.conversations = done;
         Ok(())
-    }
-
-    fn rules(&self, partial: bool) -> Rules {
-        let (now, settings) = (self.engine.clock.now(), &self.engine.archive.settings);
-        let ago = |seconds: u64| Timestamp::from_millis(now.millis().saturating_sub(millis(seconds)));
-        let patience = settings.age_seconds.saturating_add(settings.patience_seconds);
-        Rules {
-            now,
-            age_seconds: settings.age_seconds,
-            before: ago(settings.age_seconds),
-            segment_messages: usize::try_from(settings.segment_messages.max(1)).unwrap_or(usize::MAX),
-            partial_before: (!partial).then(|| ago(patience)),
-        }
     }
 
     /// A conversation that was brought back may go again.
@@ -187,9 +137,7 @@ impl Job<'_> {
             moved = moved || count.messages > 0;
             self.shared.add(&count);
             add(&mut report.moved, &count);
-            let archive = &self.engine.archive;
-            archive.moved_messages.fetch_add(count.messages, Ordering::Relaxed);
-            archive.moved_segments.fetch_add(count.segments, Ordering::Relaxed);
+            self.engine.archive.state.count_moved(&count);
             if count.messages < run.len() as u64 {
                 // Somebody has changed rows meanwhile. A later run meets those that are left.
                 return Ok(moved);
@@ -204,17 +152,18 @@ impl Job<'_> {
 
     /// The next messages that are old enough, if they make a segment.
     async fn plan(&self, id: ConversationId, first: Seq, rules: Rules) -> Result<Plan, ArchiveError> {
-        let (mut run, mut bytes): (Vec<Stored>, usize) = (Vec::new(), 0);
-        // How many of them are surely old, whether nothing can join them any more, and what was skipped before them.
-        let (mut old, mut closed, mut through) = (0, false, first.previous());
+        let mut selection = Selection::new(rules);
+        // The seq through which rows were skipped before the first of the segment.
+        let mut through = first.previous();
         let mut expected = first;
         let head = self.engine.head(id).await?;
         // The first that is not old, where there is one.
         let mut young: Option<Timestamp> = None;
         'rows: loop {
-            let (cells, more) = self.stored(id, expected, head, rules.segment_messages.min(1_000)).await?;
+            let (cells, more) =
+                self.stored(id, expected, head, rules.segment_messages.min(1_000) as usize).await?;
             for stored in cells {
-                let (seq, age) = (stored.seq(), rules.age_of(&stored.cell));
+                let (seq, age) = (stored.seq(), age_of(&rules, &stored.cell));
                 if seq > expected {
                     if age == Age::Old {
                         let last = expected.plus(MOST_HOLES - 1).min(seq.previous());
@@ -226,28 +175,20 @@ impl Job<'_> {
                 expected = seq.next();
                 // What was erased has no content that would be worth an object; within a run it goes along.
                 let is_erased = stored.cell.message.content_type == ContentType::Erased;
-                if run.is_empty() && (stored.cell.cold.is_some() || is_erased) {
+                if selection.is_empty() && (stored.cell.cold.is_some() || is_erased) {
                     through = seq;
                     continue;
                 }
                 if stored.cell.cold.is_some() {
                     // What lies between two runs is not skipped: a segment is one run.
-                    closed = true;
+                    selection.close();
                     break 'rows;
                 }
                 if age == Age::Young {
                     young = Some(stored.cell.message.received_at);
                     break 'rows;
                 }
-                if !closed {
-                    bytes += stored.cell.message.content.len();
-                    run.push(stored);
-                    closed = run.len() >= rules.segment_messages || bytes >= SEGMENT_RAW_BYTES;
-                }
-                if age == Age::Old {
-                    old = run.len();
-                }
-                if closed && old == run.len() {
+                if !selection.add(age, 1, stored.cell.message.content.len(), || stored) {
                     break 'rows;
                 }
             }
@@ -255,18 +196,17 @@ impl Job<'_> {
                 break;
             }
         }
-        let is_full = closed && old == run.len();
-        run.truncate(old);
+        let (run, is_full) = selection.finish();
         let received = run.iter().map(|stored| &stored.cell).filter(|cell| !cell.is_void());
         let oldest = received.map(|cell| cell.message.received_at).filter(|at| *at <= rules.now).min();
         let Some(oldest) = oldest else {
             // Whatever comes is not older than now.
-            return Ok(Plan::Nothing(rules.after_age(young.unwrap_or(rules.now).min(rules.now)), through));
+            return Ok(Plan::Nothing(after_age(&rules, young.unwrap_or(rules.now).min(rules.now)), through));
         };
         match rules.partial_before {
             Some(partial_before) if !is_full && oldest >= partial_before => {
                 let settings = &self.engine.archive.settings;
-                let patience = rules.after_age(oldest).plus_millis(millis(settings.patience_seconds));
+                let patience = after_age(&rules, oldest).plus_millis(millis(settings.patience_seconds));
                 Ok(Plan::Nothing(patience.min(rules.now.plus_millis(DAY_MILLIS)), through))
             }
             _ => Ok(Plan::Segment(run)),
@@ -284,10 +224,10 @@ impl Job<'_> {
         let name = SegmentName { store: self.store, conversation: id, first, last, revision };
         let head = self.engine.head(id).await?;
         let newest = self.engine.newest_message(id, head).await?.map(|cell| cell.seq());
-        let records = run.iter().map(|stored| Record::of(&stored.cell).encode()).collect();
-        let Laid { sealed, places } = laid_out(name, records).await?;
+        let records = run.iter().map(|stored| vec![Record::of(&stored.cell).encode()]).collect();
+        let Layout { sealed, refs: places } = lay_out_blocking(name, records).await?;
         self.go_on().await?;
-        self.vault()?.put(&name, sealed.bytes.clone()).await.map_err(in_vault)?;
+        self.object_archive()?.put(&name, sealed.bytes.clone()).await.map_err(ArchiveError::from)?;
         let flipped = run.iter().zip(places).map(|(Stored { version, cell }, place)| {
             let Message { content_type, content, .. } = &*cell.message;
             let preview = (newest == Some(cell.seq())).then(|| preview_of(content_type, content).into());
@@ -304,42 +244,5 @@ impl Job<'_> {
             bytes: sealed.bytes.len() as u64,
             raw_bytes: sealed.raw_bytes,
         })
-    }
-}
-
-/// Compressing takes a while.
-pub(super) async fn laid_out(name: SegmentName, records: Vec<Vec<u8>>) -> Result<Laid, ArchiveError> {
-    let laid = tokio::task::spawn_blocking(move || lay_out(&name, &records)).await;
-    laid.map_err(|_| ArchiveError::Stopped)
-}
-
-/// Holds a job back, so that live traffic does not feel it.
-struct Pace {
-    messages_per_second: u64,
-    started: Instant,
-    moved: u64,
-}
-
-impl Pace {
-    fn new(messages_per_second: u64) -> Pace {
-        Pace { messages_per_second, started: Instant::now(), moved: 0 }
-    }
-
-    /// What was not used for a while is not made up for later, but for a second's worth.
-    fn count(&mut self, messages: u64) {
-        let used = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second.max(1) as f64);
-        let unused = self.started.elapsed().saturating_sub(used);
-        self.started += unused.saturating_sub(Duration::from_secs(1));
-        self.moved += messages;
-    }
-
-    /// How long to wait before looking again; a store that closes is not held up by a slow pace.
-    fn pause(&self) -> Option<Duration> {
-        if self.messages_per_second == 0 {
-            return None;
-        }
-        let due = Duration::from_secs_f64(self.moved as f64 / self.messages_per_second as f64);
-        let left = due.saturating_sub(self.started.elapsed());
-        (!left.is_zero()).then_some(left.min(LONGEST_PAUSE))
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
+use bluetick_archive::is_damage;
 use bluetick_archive::{SegmentName, segment};
 use bluetick_core::ports::{ArchiveError, ColdCount, Progress, RestoreReport, Stage};
 use bluetick_core::{ConversationId, Seq};
 
-use super::job::{Job, Stored, in_vault, is_damage};
+use super::job::{Job, Stored};
 use super::verify::{record_of, size_of};
 use crate::cells::Cell;
 use crate::memberships::RoomRow;
@@ -19,7 +20,7 @@ impl Job<'_> {
         progress: &dyn Progress,
     ) -> Result<RestoreReport, ArchiveError> {
         let started = Instant::now();
-        self.vault()?;
+        self.object_archive()?;
         let mut report = RestoreReport::default();
         // One damaged segment must not keep the others away.
         let mut first_damage = None;
@@ -81,7 +82,7 @@ impl Job<'_> {
             let (rows, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_its);
             // Rows of another object may lie between those of this one.
             next = first.seq().next();
-            let back = match self.vault()?.segment(&name).await.map_err(in_vault) {
+            let back = match self.object_archive()?.segment(&name).await.map_err(ArchiveError::from) {
                 Ok(bytes) => {
                     with_content(&rows, &bytes).map_err(|why| ArchiveError::Damaged(format!("{name}: {why}")))
                 }

@@ -1,12 +1,13 @@
 //! Erasing what is past its retention. A segment goes as a whole: rewriting it for each message would cost more than it
 //! holds.
 
+use bluetick_archive::is_damage;
+use bluetick_archive::jobs::fill::NO_ARCHIVE;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
 use super::erase::Erasure;
-use super::fill::NO_ARCHIVE;
-use super::job::{Job, is_damage};
+use super::job::Job;
 use crate::memberships::RoomRow;
 
 impl Job<'_> {

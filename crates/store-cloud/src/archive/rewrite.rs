@@ -1,12 +1,12 @@
 //! Objects after an erasure: each holds the content of those messages alone whose rows still refer to it.
 
-use bluetick_archive::{FrameRef, SegmentName, VaultError, segment};
+use bluetick_archive::jobs::layout::lay_out_blocking;
+use bluetick_archive::{BlockRef, ObjectArchiveError, SegmentName, segment};
 use bluetick_core::ContentType;
 use bluetick_core::ports::{ArchiveError, ColdCount, EraseReport};
 
 use super::erase::{Erasure, changed_meanwhile};
-use super::job::{Job, Stored, in_vault};
-use super::move_out::laid_out;
+use super::job::{Job, Stored};
 use super::record::Record;
 use crate::cells::{Cell, Cold};
 
@@ -39,10 +39,12 @@ impl Job<'_> {
 
     async fn rewrite(&mut self, old: &SegmentName, rows: &[Stored]) -> Result<(), ArchiveError> {
         // What cannot be read cannot be kept either: erasing is not to wait for a repair that may never come.
-        let object = match self.vault()?.segment(old).await {
+        let object = match self.object_archive()?.segment(old).await {
             Ok(object) => object,
-            Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => bytes::Bytes::new(),
-            Err(error) => return Err(in_vault(error)),
+            Err(ObjectArchiveError::Missing { .. } | ObjectArchiveError::Damaged { .. }) => {
+                bytes::Bytes::new()
+            }
+            Err(error) => return Err(error.into()),
         };
         if rows.len() as u64 != old.count() {
             return Err(changed_meanwhile(old.conversation));
@@ -52,18 +54,18 @@ impl Job<'_> {
             let place = row.cell.cold.as_ref().map(|cold| cold.place).filter(|place| place.is_in(old));
             let Some(place) = place else {
                 // Its content is in the row, in another object, or nowhere.
-                records.push(Record::of(&bare(&row.cell)).encode());
+                records.push(vec![Record::of(&bare(&row.cell)).encode()]);
                 continue;
             };
-            let frame = frame_in(&object, &place.frame);
-            let kept = frame.as_ref().and_then(|frame| frame.record(place.index as usize));
+            let block = block_in(&object, &place.block);
+            let kept = block.as_ref().and_then(|block| block.record(place.index as usize));
             let kept = kept
                 .filter(|kept| Record::decode(kept).is_some_and(|record| record.is_of(&row.cell.message)));
             match kept {
-                Some(kept) => records.push(kept.to_vec()),
+                Some(kept) => records.push(vec![kept.to_vec()]),
                 None => {
                     lost += 1;
-                    records.push(Record::of(&row.cell).lost().encode());
+                    records.push(vec![Record::of(&row.cell).lost().encode()]);
                 }
             }
         }
@@ -74,11 +76,11 @@ impl Job<'_> {
         // that refer to both.
         let revision = self.raise_names(old.conversation).await?;
         let name = SegmentName { revision, ..*old };
-        let laid = laid_out(name, records).await?;
+        let laid = lay_out_blocking(name, records).await?;
         self.go_on().await?;
-        self.vault()?.put(&name, laid.sealed.bytes.clone()).await.map_err(in_vault)?;
+        self.object_archive()?.put(&name, laid.sealed.bytes.clone()).await.map_err(ArchiveError::from)?;
         let (mut flipped, mut others) = (Vec::new(), Vec::new());
-        for (row, place) in rows.iter().zip(laid.places) {
+        for (row, place) in rows.iter().zip(laid.refs) {
             if let Some(cold) = row.cell.cold.as_ref().filter(|cold| cold.place.is_in(old)) {
                 let cold = Some(Cold { place, ..cold.clone() });
                 flipped.push(Stored { version: row.version, cell: Cell { cold, ..row.cell.clone() } });
@@ -106,8 +108,8 @@ fn bare(cell: &Cell) -> Cell {
     cell
 }
 
-fn frame_in(object: &[u8], frame: &FrameRef) -> Option<segment::Frame> {
-    let start = usize::try_from(frame.offset).ok()?;
-    let bytes = object.get(start..start.checked_add(frame.length as usize)?)?;
-    segment::decode_frame(bytes, frame).ok()
+fn block_in(object: &[u8], block: &BlockRef) -> Option<segment::Block> {
+    let start = usize::try_from(block.offset).ok()?;
+    let bytes = object.get(start..start.checked_add(block.length as usize)?)?;
+    segment::decode_block(bytes, block).ok()
 }

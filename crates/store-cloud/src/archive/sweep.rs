@@ -6,13 +6,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use bluetick_archive::SegmentName;
+use bluetick_archive::{SegmentName, SegmentRef};
 use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use futures_util::StreamExt;
 
 use super::erase::changed_meanwhile;
-use super::job::{Job, Stored, in_vault};
+use super::job::{Job, Stored};
 use crate::cells::windows;
 
 /// Far longer than a turn outlasts its holder.
@@ -36,13 +36,13 @@ impl Job<'_> {
         only: Option<ConversationId>,
         progress: &dyn Progress,
     ) -> Result<u64, ArchiveError> {
-        let vault = self.vault()?;
+        let object_archive = self.object_archive()?;
         let now = self.engine.clock.now();
         let (mut looked_at, mut swept) = (0, 0);
         let mut seen = HashSet::new();
-        let mut objects = vault.list(self.store, only);
+        let mut objects = object_archive.list(self.store, only);
         while let Some(object) = objects.next().await {
-            let (name, _) = object.map_err(in_vault)?;
+            let (name, _) = object.map_err(ArchiveError::from)?;
             self.go_on().await?;
             looked_at += 1;
             if !self.is_named(&name).await? {
@@ -67,7 +67,7 @@ impl Job<'_> {
             // Those that are gone, or that a row refers to by now.
             self.shared.orphans.retain(|name, _| seen.contains(name));
             // Puts that were cut off leave what no list shows.
-            swept += vault.sweep_unfinished(self.store).await.map_err(in_vault)?;
+            swept += object_archive.sweep_unfinished(self.store).await.map_err(ArchiveError::from)?;
             self.shared.swept_at = Some(now);
         }
         Ok(swept)
@@ -125,7 +125,7 @@ impl Job<'_> {
         let (mut named, id) = (HashSet::new(), name.conversation);
         for window in windows(name.first, name.last) {
             for item in self.engine.reader.range(id, window, &["s3_ref"]).await?.values() {
-                let place = item.find_text("s3_ref").and_then(|text| text.parse::<super::ColdPlace>().ok());
+                let place = item.find_text("s3_ref").and_then(|text| text.parse::<SegmentRef>().ok());
                 named.extend(place.map(|place| place.segment(self.store, id)));
             }
         }
@@ -138,9 +138,9 @@ impl Job<'_> {
         id: ConversationId,
     ) -> Result<HashMap<SegmentName, u64>, ArchiveError> {
         let mut there = HashMap::new();
-        let mut objects = self.vault()?.list(self.store, Some(id));
+        let mut objects = self.object_archive()?.list(self.store, Some(id));
         while let Some(object) = objects.next().await {
-            let (name, bytes) = object.map_err(in_vault)?;
+            let (name, bytes) = object.map_err(ArchiveError::from)?;
             there.insert(name, bytes);
         }
         Ok(there)

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use bluetick_archive::jobs::state::add;
 use bluetick_archive::segment::{self, Opened};
-use bluetick_archive::{SegmentName, VaultError};
+use bluetick_archive::{ObjectArchiveError, SegmentName};
 use bluetick_core::ports::{ArchiveError, ColdCount, Progress, Stage, VerifyReport};
 use bluetick_core::{ConversationId, Seq, StoreError};
 
-use super::job::{Job, in_vault};
+use super::job::Job;
 use super::record::Record;
-use super::shared::add;
 use crate::cells::Cell;
 
 /// A segment while its rows are gone through.
@@ -31,7 +31,7 @@ impl Job<'_> {
     /// Counts anew what lies in the archive.
     pub(super) async fn verify(&mut self, progress: &dyn Progress) -> Result<VerifyReport, ArchiveError> {
         let started = Instant::now();
-        self.vault()?;
+        self.object_archive()?;
         self.must_be_in_place().await?;
         let mut report = VerifyReport::default();
         let (mut after, mut done, mut kept_hot) = (None, 0, 0);
@@ -102,13 +102,13 @@ impl Job<'_> {
         self.go_on().await?;
         let count = found.counts.entry(name.to_string()).or_default();
         count.segments = 1;
-        let bytes = match self.vault()?.segment(&name).await {
+        let bytes = match self.object_archive()?.segment(&name).await {
             Ok(bytes) => bytes,
-            Err(VaultError::Missing { .. }) => {
+            Err(ObjectArchiveError::Missing { .. }) => {
                 return Ok(Open { name, opened: Err("it is not there".into()) });
             }
-            Err(VaultError::Damaged { why, .. }) => return Ok(Open { name, opened: Err(why) }),
-            Err(error) => return Err(in_vault(error)),
+            Err(ObjectArchiveError::Damaged { why, .. }) => return Ok(Open { name, opened: Err(why) }),
+            Err(error) => return Err(error.into()),
         };
         let opened = match segment::open(&bytes) {
             Ok(opened) if opened.name == name => Ok(opened),
@@ -123,7 +123,7 @@ impl Job<'_> {
 }
 
 pub(super) fn size_of(object: &[u8], opened: &Opened) -> ColdCount {
-    let raw_bytes = opened.frames.iter().map(|(frame, _)| u64::from(frame.raw_length)).sum();
+    let raw_bytes = opened.blocks.iter().map(|(block, _)| u64::from(block.raw_length)).sum();
     ColdCount { segments: 1, messages: 0, bytes: object.len() as u64, raw_bytes }
 }
 
@@ -132,10 +132,10 @@ pub(super) fn record_of<'o>(cell: &Cell, opened: &'o Opened) -> Result<Record<'o
     let seq = cell.seq();
     let place = cell.cold.as_ref().map(|cold| &cold.place);
     let place = place.ok_or_else(|| format!("seq {seq} does not refer to it"))?;
-    let frame = opened.frames.iter().find(|(frame, _)| *frame == place.frame);
-    let (_, frame) = frame.ok_or_else(|| format!("it has no frame for seq {seq}"))?;
+    let block = opened.blocks.iter().find(|(block, _)| *block == place.block);
+    let (_, block) = block.ok_or_else(|| format!("it has no block for seq {seq}"))?;
     let record =
-        frame.record(place.index as usize).ok_or_else(|| format!("it has no record for seq {seq}"))?;
+        block.record(place.index as usize).ok_or_else(|| format!("it has no record for seq {seq}"))?;
     let record = Record::decode(record).filter(|record| record.is_of(&cell.message));
     record.ok_or_else(|| format!("it holds something else for seq {seq}"))
 }

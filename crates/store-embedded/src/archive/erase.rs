@@ -11,14 +11,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_archive::VaultError;
+use bluetick_archive::ObjectArchiveError;
+use bluetick_archive::is_damage;
 use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
 use bluetick_core::{ContentType, ConversationId, Seq};
 
 use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
 use super::rewrite::{Salvaged, flip, rewrite, salvage, without_content};
-use super::{ArchiveStep, Archivist, in_vault, is_damage};
+use super::{ArchiveStep, Archiver};
 use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
 use crate::codec::chunk::{self, Entry, Header, Packer};
 use crate::codec::record::Record;
@@ -57,7 +58,7 @@ impl Erasure {
     }
 }
 
-impl Archivist {
+impl Archiver {
     /// Erases the requested content from rows, segments, log files and freed pages. Continues past
     /// damage and reports the first error at the end.
     pub async fn erase(
@@ -212,7 +213,7 @@ impl Archivist {
             }
         }
         // Objects of an interrupted attempt may hold the erased content.
-        if self.vault.is_some() && (had_segments || reason == Reason::Asked) {
+        if self.object_archive.is_some() && (had_segments || reason == Reason::Asked) {
             self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
         }
         first_damage.map_or(Ok(report), Err)
@@ -242,7 +243,7 @@ impl Archivist {
         if taken == 0 {
             return Ok(());
         }
-        let vault = self.vault()?;
+        let object_archive = self.object_archive()?;
         let old = self.name(key, &row);
         let tables = Arc::clone(&self.tables);
         if left == 0 {
@@ -257,10 +258,12 @@ impl Archivist {
         } else {
             // Treat unreadable content as lost: an erasure must not wait for a repair that may
             // never happen.
-            let object = match vault.segment(&old).await {
+            let object = match object_archive.segment(&old).await {
                 Ok(object) => object,
-                Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => bytes::Bytes::new(),
-                Err(error) => return Err(in_vault(error)),
+                Err(ObjectArchiveError::Missing { .. } | ObjectArchiveError::Damaged { .. }) => {
+                    bytes::Bytes::new()
+                }
+                Err(error) => return Err(error.into()),
             };
             let (here, hasher) = (erasure.clone(), self.identity.fingerprinter);
             let name = bluetick_archive::SegmentName { revision, ..old };

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use bluetick_archive::SegmentName;
-use bluetick_archive::segment::{Frame, Opened};
+use bluetick_archive::segment::{Block, Opened};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq, StoreError};
 
-use super::Archivist;
+use super::Archiver;
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::{Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
@@ -27,7 +27,7 @@ pub struct Walk {
     only: bool,
 }
 
-impl Archivist {
+impl Archiver {
     /// Starts an iteration over all conversations, or over one.
     pub(super) async fn walk(&self, only: Option<ConversationId>) -> Result<Walk, ArchiveError> {
         if let Some(id) = only {
@@ -106,22 +106,22 @@ pub fn records_of<'o>(
     opened: &'o Opened,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'o [u8]>, String> {
-    let frame = opened.frames.iter().find(|(frame, _)| *frame == stub.chunk.place.frame);
-    let (_, frame) = frame.ok_or_else(|| format!("it has no frame for seq {}", stub.first))?;
-    records_in(stub, frame, hasher)
+    let block = opened.blocks.iter().find(|(block, _)| *block == stub.chunk.place.block);
+    let (_, block) = block.ok_or_else(|| format!("it has no block for seq {}", stub.first))?;
+    records_in(stub, block, hasher)
 }
 
 /// Like [`records_of`], from the block that contains the chunk.
 pub fn records_in<'f>(
     stub: &Stub,
-    frame: &'f Frame,
+    block: &'f Block,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'f [u8]>, String> {
     let place = &stub.chunk.place;
     let mut records = Vec::with_capacity(stub.prints.len());
     for ((kept, hash), index) in stub.chunk.cells().zip(place.index as usize..) {
         let seq = stub.first.plus((index - place.index as usize) as u64);
-        let record = frame.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
+        let record = block.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
         let agrees = crate::codec::cold::stub_of(record, hasher)
             .is_ok_and(|(stub, content_hash)| stub == kept && content_hash == hash);
         if !agrees {

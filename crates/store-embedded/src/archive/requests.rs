@@ -11,11 +11,12 @@
 
 use std::sync::Arc;
 
+use bluetick_archive::is_damage;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use bluetick_core::{ConversationId, Seq};
 
 use super::erase::Reason;
-use super::{ArchiveStep, Archivist, is_damage};
+use super::{ArchiveStep, Archiver};
 use crate::codec::archive::{Erasure, ErasureRequest};
 use crate::tables::RequestKey;
 
@@ -25,7 +26,7 @@ pub(super) struct Resumed {
     pub has_work: bool,
 }
 
-impl Archivist {
+impl Archiver {
     /// Makes the request durable. A request for one conversation erases nothing that is sent after
     /// this call.
     pub(super) async fn accept(

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use bluetick_archive::is_damage;
 use bluetick_archive::segment;
 use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, RestoreReport, Stage};
 
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
-use super::{ArchiveStep, Archivist, in_vault, is_damage};
+use super::{ArchiveStep, Archiver};
 use crate::codec::archive::{Progress as Way, SegmentRow};
 use crate::codec::chunk::{Entry, Packer};
 use crate::tables::{ChunkKey, Tables, TablesError, Update};
@@ -16,7 +17,7 @@ use crate::tables::{ChunkKey, Tables, TablesError, Update};
 /// Segments that are read from the tables at a time.
 const BATCH: usize = 256;
 
-impl Archivist {
+impl Archiver {
     /// Restores all segments of `only`, or of every conversation. Restored conversations stay hot
     /// until a run names them. Continues past a damaged segment and reports it at the end.
     pub async fn restore(
@@ -26,7 +27,7 @@ impl Archivist {
     ) -> Result<RestoreReport, ArchiveError> {
         let _job = self.begin()?;
         let started = Instant::now();
-        self.vault()?;
+        self.object_archive()?;
         if let Some(id) = only {
             self.must_exist(id).await?;
         }
@@ -96,8 +97,8 @@ impl Archivist {
 
     async fn restore_segment(&self, key: ChunkKey, row: SegmentRow) -> Result<(), ArchiveError> {
         let name = self.name(key, &row);
-        let vault = self.vault()?;
-        let bytes = vault.segment(&name).await.map_err(in_vault)?;
+        let object_archive = self.object_archive()?;
+        let bytes = object_archive.segment(&name).await.map_err(ArchiveError::from)?;
         let (tables, hasher) = (Arc::clone(&self.tables), self.identity.fingerprinter);
         self.go_on(ArchiveStep::BeforeFlip)?;
         self.blocking(move || {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use bluetick_archive::is_damage;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
+use super::Archiver;
 use super::erase::Reason;
-use super::{Archivist, is_damage};
 use crate::codec::DecodeError;
 use crate::codec::archive::Erasure;
 use crate::codec::chunk::{self, Header};
@@ -14,7 +15,7 @@ use crate::codec::cold::ColdChunk;
 use crate::codec::record::Record;
 use crate::tables::{Engine, TablesError};
 
-impl Archivist {
+impl Archiver {
     /// Erases expired messages of one conversation or of all. Returns the number of erased
     /// messages. Errors if the object archive is unavailable, after erasing in the tables.
     pub(super) async fn expire(

@@ -1,14 +1,14 @@
 //! Rewrites a segment without the content of some messages. Keeps all readable content of a damaged
 //! segment.
 
-use bluetick_archive::{FrameRef, SegmentName, segment};
+use bluetick_archive::jobs::layout::lay_out;
+use bluetick_archive::{BlockRef, SegmentName, segment};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ContentType, Seq};
 use bytes::Bytes;
 
 use super::erase::in_chunks;
 use super::job::{Stub, moved_meanwhile, records_in};
-use super::move_out::lay_out;
 use crate::codec::archive::{Erasure, SegmentRow};
 use crate::codec::chunk::Fingerprinter;
 use crate::codec::record::Record;
@@ -42,12 +42,12 @@ impl Salvaged {
 /// Reads the records of a chunk from its block. They are lost if the block is damaged or differs
 /// from the rows.
 pub fn salvage(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> Salvaged {
-    let FrameRef { offset, length, .. } = stub.chunk.place.frame;
+    let BlockRef { offset, length, .. } = stub.chunk.place.block;
     let range =
         usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length as usize)?));
-    let frame = range.and_then(|range| object.get(range));
-    let frame = frame.and_then(|bytes| segment::decode_frame(bytes, &stub.chunk.place.frame).ok());
-    let records = frame.as_ref().and_then(|frame| records_in(stub, frame, hasher).ok());
+    let block = range.and_then(|range| object.get(range));
+    let block = block.and_then(|bytes| segment::decode_block(bytes, &stub.chunk.place.block).ok());
+    let records = block.as_ref().and_then(|block| records_in(stub, block, hasher).ok());
     match records {
         Some(records) => Salvaged::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
         None => Salvaged::Lost(stub.chunk.cells().map(|(record, hash)| (record.to_vec(), hash)).collect()),
@@ -76,7 +76,7 @@ pub fn rewrite(
         records.iter().map(|chunk| chunk.iter().map(Vec::as_slice).collect()).collect();
     let laid = lay_out(name, &borrowed);
     let mut chunks = Vec::with_capacity(stubs.len());
-    for ((stub, kept), place) in stubs.into_iter().zip(&kept).zip(&laid.places) {
+    for ((stub, kept), place) in stubs.into_iter().zip(&kept).zip(&laid.refs) {
         let becomes = cold::pack(stub.first, &stub.header()?, place, kept);
         chunks.push((HotChunk { first: stub.first, bytes: stub.bytes }, becomes));
     }

@@ -7,14 +7,14 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use futures_util::StreamExt;
 
-use super::{ArchiveStep, Archivist, in_vault};
+use super::{ArchiveStep, Archiver};
 use crate::codec::archive::SegmentRow;
 use crate::tables::ChunkKey;
 
 /// Objects that are compared with the rows at a time.
 const BATCH: usize = 1_000;
 
-impl Archivist {
+impl Archiver {
     /// Deletes the orphans of one conversation or of the whole store, and returns their number.
     /// Must run within a job, so that no other job puts objects at the same time.
     pub(super) async fn sweep(
@@ -22,13 +22,13 @@ impl Archivist {
         only: Option<ConversationId>,
         progress: &dyn Progress,
     ) -> Result<u64, ArchiveError> {
-        let vault = self.vault()?;
+        let object_archive = self.object_archive()?;
         let (mut looked_at, mut swept) = (0, 0);
-        let mut objects = vault.list(self.identity.tag.0, only).chunks(BATCH);
+        let mut objects = object_archive.list(self.identity.tag.0, only).chunks(BATCH);
         while let Some(batch) = objects.next().await {
             let mut names = Vec::with_capacity(batch.len());
             for object in batch {
-                names.push(object.map_err(in_vault)?.0);
+                names.push(object.map_err(ArchiveError::from)?.0);
             }
             looked_at += names.len() as u64;
             for (name, row) in self.orphans(names).await? {
@@ -50,16 +50,17 @@ impl Archivist {
         }
         if only.is_none() {
             // Interrupted uploads leave data that no listing shows.
-            swept += vault.sweep_unfinished(self.identity.tag.0).await.map_err(in_vault)?;
-            self.last().swept = Some(std::time::Instant::now());
+            swept +=
+                object_archive.sweep_unfinished(self.identity.tag.0).await.map_err(ArchiveError::from)?;
+            *self.swept() = Some(std::time::Instant::now());
         }
         Ok(swept)
     }
 
     async fn is_there(&self, wanted: &SegmentName) -> Result<bool, ArchiveError> {
-        let mut objects = self.vault()?.list(self.identity.tag.0, Some(wanted.conversation));
+        let mut objects = self.object_archive()?.list(self.identity.tag.0, Some(wanted.conversation));
         while let Some(object) = objects.next().await {
-            if object.map_err(in_vault)?.0 == *wanted {
+            if object.map_err(ArchiveError::from)?.0 == *wanted {
                 return Ok(true);
             }
         }

@@ -8,7 +8,7 @@ use bluetick_core::ports::{ArchiveError, Progress, Stage, VerifyReport};
 use bluetick_core::{ConversationId, Seq};
 
 use super::job::{records_of, stubs_of};
-use super::{ArchiveStep, Archivist};
+use super::{ArchiveStep, Archiver};
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::Header;
 use crate::codec::cold::ColdChunk;
@@ -17,11 +17,11 @@ use crate::tables::{ChunkKey, Engine, TablesError};
 /// Segments that are read from the tables at a time.
 const BATCH: usize = 256;
 
-impl Archivist {
+impl Archiver {
     pub async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
         let _job = self.begin()?;
         let started = Instant::now();
-        self.vault()?;
+        self.object_archive()?;
         self.must_be_in_place().await?;
         let mut report = VerifyReport::default();
         let total = self.status().await?.cold.segments;
@@ -55,7 +55,7 @@ impl Archivist {
     /// Returns a description of the problem, if any. Errors if the object archive is unavailable.
     async fn verify_segment(&self, key: ChunkKey, row: SegmentRow) -> Result<Option<String>, ArchiveError> {
         let name = self.name(key, &row);
-        let bytes = match self.vault()?.segment(&name).await.map_err(super::in_vault) {
+        let bytes = match self.object_archive()?.segment(&name).await.map_err(ArchiveError::from) {
             Ok(bytes) => bytes,
             Err(ArchiveError::Damaged(why)) => return Ok(Some(why)),
             Err(error) => return Err(error),

@@ -12,36 +12,17 @@
 //!   then a hash of each content u64 × count
 //! ```
 
-use bluetick_archive::{FrameRef, SegmentName};
-use bluetick_core::{ConversationId, Seq};
+use bluetick_archive::{BlockRef, SegmentRef};
+use bluetick_core::Seq;
 
 use super::chunk::{self, COLD, Facts, Fingerprint, Fingerprinter, Header, Unpacked};
 use super::record::Record;
 use super::{DecodeError, Reader, put_varint};
 
-/// Where in the archive the content of a chunk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColdPlace {
-    /// The first seq of the segment.
-    pub first: Seq,
-    /// The last seq of the segment.
-    pub last: Seq,
-    pub revision: u32,
-    pub frame: FrameRef,
-    /// The index of the chunk's first message in the block.
-    pub index: u32,
-}
-
-impl ColdPlace {
-    pub fn segment(&self, store: [u8; 8], conversation: ConversationId) -> SegmentName {
-        SegmentName { store, conversation, first: self.first, last: self.last, revision: self.revision }
-    }
-}
-
 /// The part of an archived chunk that stays in the hot store.
 #[derive(Debug)]
 pub struct ColdChunk {
-    pub place: ColdPlace,
+    pub place: SegmentRef,
     /// The records, without their content.
     pub stubs: Unpacked,
     hashes: Vec<u64>,
@@ -77,14 +58,14 @@ impl ColdChunk {
     }
 }
 
-fn read_place(reader: &mut Reader<'_>) -> Result<ColdPlace, DecodeError> {
+fn read_place(reader: &mut Reader<'_>) -> Result<SegmentRef, DecodeError> {
     let small =
         |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a place in the archive"));
-    Ok(ColdPlace {
+    Ok(SegmentRef {
         first: Seq::new(reader.varint()?),
         last: Seq::new(reader.varint()?),
         revision: small(reader.varint()?)?,
-        frame: FrameRef {
+        block: BlockRef {
             offset: reader.varint()?,
             length: small(reader.varint()?)?,
             raw_length: small(reader.varint()?)?,
@@ -118,7 +99,7 @@ pub type Parts = Vec<(Seq, Vec<u8>)>;
 
 /// Builds the archived form of the chunk with this header. Returns one chunk, or several if a
 /// single row would waste most of a page. Panics unless `stubs` has one entry for each message.
-pub fn pack(first: Seq, header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8>, u64)]) -> Parts {
+pub fn pack(first: Seq, header: &Header<'_>, place: &SegmentRef, stubs: &[(Vec<u8>, u64)]) -> Parts {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
     assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
     let mut parts = Vec::with_capacity(1);
@@ -130,7 +111,7 @@ pub fn pack(first: Seq, header: &Header<'_>, place: &ColdPlace, stubs: &[(Vec<u8
 /// A run of consecutive messages of a chunk.
 struct Part<'a> {
     first: Seq,
-    place: ColdPlace,
+    place: SegmentRef,
     notices_before: u64,
     prints: &'a [Fingerprint],
     stubs: &'a [(Vec<u8>, u64)],
@@ -148,7 +129,7 @@ impl Part<'_> {
         let notices = prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64;
         let later = Part {
             first: self.first.plus(stubs.len() as u64),
-            place: ColdPlace { index: self.place.index + stubs.len() as u32, ..self.place },
+            place: SegmentRef { index: self.place.index + stubs.len() as u32, ..self.place },
             notices_before: self.notices_before + notices,
             prints: later_prints,
             stubs: later_stubs,
@@ -178,10 +159,10 @@ impl Part<'_> {
             put_varint(out, place.first.get());
             put_varint(out, place.last.get());
             put_varint(out, place.revision.into());
-            put_varint(out, place.frame.offset);
-            put_varint(out, place.frame.length.into());
-            put_varint(out, place.frame.raw_length.into());
-            out.extend_from_slice(&place.frame.checksum.to_le_bytes());
+            put_varint(out, place.block.offset);
+            put_varint(out, place.block.length.into());
+            put_varint(out, place.block.raw_length.into());
+            out.extend_from_slice(&place.block.checksum.to_le_bytes());
             put_varint(out, place.index.into());
             // The row is written once and kept for long, so a slow level pays off.
             let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
@@ -229,9 +210,9 @@ mod tests {
         chunk
     }
 
-    fn place() -> ColdPlace {
-        let frame = FrameRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
-        ColdPlace { first: Seq::new(1), last: Seq::new(1_000), revision: 2, frame, index: 64 }
+    fn place() -> SegmentRef {
+        let block = BlockRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
+        SegmentRef { first: Seq::new(1), last: Seq::new(1_000), revision: 2, block, index: 64 }
     }
 
     fn cold() -> Vec<u8> {
