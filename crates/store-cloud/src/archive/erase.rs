@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bluetick_archive::is_damage;
+use bluetick_archive::jobs;
 use bluetick_core::ports::{ArchiveError, ColdCount, Erase, EraseReport, EraseScope, Progress, Stage};
 use bluetick_core::{ContentType, ConversationId, Message, Seq, StoreError, Timestamp, UserId};
 
@@ -349,8 +350,8 @@ impl Job<'_> {
         let id = erasure.conversation;
         let mut report = EraseReport { messages: self.erase_in_rows(erasure).await?, ..Default::default() };
         if self.must_exist(id).await?.way.has_cold {
-            self.object_archive()?;
-            self.must_be_in_place().await?;
+            jobs::object_archive(self)?;
+            jobs::must_be_in_place(self).await?;
             self.erase_in_objects(erasure, &mut report).await?;
         }
         Ok(report)

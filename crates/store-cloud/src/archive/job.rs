@@ -3,11 +3,11 @@
 //!
 //! A holder that is slow finds out when it renews, and looks at its clock before each write. Every write of a row is on a
 //! condition besides, and no two jobs put objects under the same name; so what is late all the same does no harm. Only
-//! deleting an object has no condition: see [`sweep`](super::sweep).
+//! deleting an object has no condition: see [`rows`](super::rows).
 
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{ObjectArchive, SegmentName};
+use bluetick_archive::{SegmentName, jobs};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp};
@@ -46,6 +46,10 @@ pub(super) struct Job<'a> {
     lease_version: u64,
     turn: Turn,
     renewed: Instant,
+    /// The number of conversations in this walk that a restore keeps hot.
+    pub kept_hot_seen: u64,
+    /// The conversation that is being restored and already marked.
+    pub restoring: Option<ConversationId>,
     _here: MutexGuard<'a, ()>,
 }
 
@@ -100,6 +104,8 @@ impl Engine {
             lease_version,
             turn,
             renewed,
+            kept_hot_seen: 0,
+            restoring: None,
             _here: here,
         })
     }
@@ -131,11 +137,7 @@ impl Engine {
     }
 }
 
-impl<'a> Job<'a> {
-    pub fn object_archive(&self) -> Result<&'a ObjectArchive, ArchiveError> {
-        self.engine.archive.object_archive.as_deref().ok_or(ArchiveError::Off)
-    }
-
+impl Job<'_> {
     /// Between the steps of a job.
     pub async fn go_on(&mut self) -> Result<(), ArchiveError> {
         if self.engine.is_closed() {
@@ -181,17 +183,6 @@ impl<'a> Job<'a> {
         let value = outcome?;
         written?;
         Ok(value)
-    }
-
-    /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
-    /// before anything is put or swept.
-    pub async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
-        match &self.engine.archive.object_archive {
-            Some(object_archive) if self.shared.cold.segments > 0 => {
-                object_archive.must_hold(self.store).await.map_err(ArchiveError::from)
-            }
-            _ => Ok(()),
-        }
     }
 
     pub async fn must_exist(&self, id: ConversationId) -> Result<RoomRow, ArchiveError> {
@@ -288,8 +279,8 @@ impl<'a> Job<'a> {
         way.map(|way| way.names_raised).ok_or(ArchiveError::NoSuchConversation)
     }
 
-    pub async fn delete(&self, name: &SegmentName) -> Result<(), ArchiveError> {
+    pub async fn delete_object(&self, name: &SegmentName) -> Result<(), ArchiveError> {
         self.turn.must_last(&*self.engine.clock)?;
-        self.object_archive()?.delete(name).await.map_err(ArchiveError::from)
+        jobs::object_archive(self)?.delete(name).await.map_err(ArchiveError::from)
     }
 }

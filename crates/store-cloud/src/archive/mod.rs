@@ -11,12 +11,13 @@ mod erase;
 mod fill;
 mod job;
 mod move_out;
+mod objects;
 mod record;
 mod restore;
 mod retention;
 mod rewrite;
+mod rows;
 mod shared;
-mod sweep;
 mod verify;
 mod way;
 
@@ -26,7 +27,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use bluetick_archive::is_damage;
 use bluetick_archive::jobs::state::{ArchiverState, LastRun};
-use bluetick_archive::{ArchiveSettings, ObjectArchive};
+use bluetick_archive::{ArchiveSettings, ObjectArchive, jobs};
 use bluetick_core::ports::{
     Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase, EraseReport, Progress, Random,
     RestoreReport, RunReport, SystemRandom, VerifyReport,
@@ -81,7 +82,7 @@ impl Archive for CloudStore {
 
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
         let mut job = self.engine.begin_job().await?;
-        let outcome = job.verify(&*progress).await;
+        let outcome = jobs::verify(&mut job, &*progress).await;
         job.end(outcome).await
     }
 
@@ -91,7 +92,7 @@ impl Archive for CloudStore {
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
         let mut job = self.engine.begin_job().await?;
-        let outcome = job.restore(conversation, &*progress).await;
+        let outcome = jobs::restore(&mut job, conversation, &*progress).await;
         job.end(outcome).await
     }
 
@@ -173,7 +174,7 @@ impl Job<'_> {
         progress: &dyn Progress,
     ) -> Result<RunReport, ArchiveError> {
         let started = Instant::now();
-        self.must_be_in_place().await?;
+        jobs::must_be_in_place(self).await?;
         let mut report = RunReport::default();
         let mut has_work = self.engine.archive.object_archive.is_some();
         let requests = self.engine.noted_erasures().await?.requests;
@@ -203,7 +204,7 @@ impl Job<'_> {
         }
         if self.engine.archive.settings.retention_seconds > 0 {
             has_work = true;
-            report.erased_messages += self.expire(request.only, progress).await?;
+            report.erased_messages += jobs::expire(self, request.only, progress).await?;
         }
         if !has_work {
             return Err(ArchiveError::Off);
@@ -211,7 +212,7 @@ impl Job<'_> {
         if self.engine.archive.object_archive.is_some() {
             self.move_out(request, progress, &mut report).await?;
             if request.only.is_some() || self.is_time_to_sweep() {
-                report.orphans_swept = self.sweep(request.only, progress).await?;
+                report.orphans_swept = jobs::sweep(self, request.only, progress).await?;
             }
         }
         report.took = started.elapsed();

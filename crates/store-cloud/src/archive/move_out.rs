@@ -1,6 +1,7 @@
 //! Moving what is old enough: plan a segment, seal it, put it, flip its rows.
 
 use bluetick_archive::SegmentName;
+use bluetick_archive::jobs;
 use bluetick_archive::jobs::layout::{Layout, lay_out_blocking};
 use bluetick_archive::jobs::pace::Pace;
 use bluetick_archive::jobs::selection::{Age, Rules, Selection, millis};
@@ -227,7 +228,7 @@ impl Job<'_> {
         let records = run.iter().map(|stored| vec![Record::of(&stored.cell).encode()]).collect();
         let Layout { sealed, refs: places } = lay_out_blocking(name, records).await?;
         self.go_on().await?;
-        self.object_archive()?.put(&name, sealed.bytes.clone()).await.map_err(ArchiveError::from)?;
+        jobs::object_archive(self)?.put(&name, sealed.bytes.clone()).await.map_err(ArchiveError::from)?;
         let flipped = run.iter().zip(places).map(|(Stored { version, cell }, place)| {
             let Message { content_type, content, .. } = &*cell.message;
             let preview = (newest == Some(cell.seq())).then(|| preview_of(content_type, content).into());

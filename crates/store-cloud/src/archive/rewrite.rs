@@ -1,5 +1,6 @@
 //! Objects after an erasure: each holds the content of those messages alone whose rows still refer to it.
 
+use bluetick_archive::jobs;
 use bluetick_archive::jobs::layout::lay_out_blocking;
 use bluetick_archive::{BlockRef, ObjectArchiveError, SegmentName, segment};
 use bluetick_core::ContentType;
@@ -26,7 +27,7 @@ impl Job<'_> {
             if rows.iter().filter(is_its).count() == 0 {
                 let others: Vec<_> =
                     rows.into_iter().filter(|row| !erasure.took(&row.cell.message)).collect();
-                self.delete_now(&old, &others).await?;
+                self.delete_now(&old, others).await?;
                 report.segments_deleted += 1;
                 self.shared.subtract_unread(bytes);
             } else if rows.iter().any(|row| erasure.took(&row.cell.message)) {
@@ -39,7 +40,7 @@ impl Job<'_> {
 
     async fn rewrite(&mut self, old: &SegmentName, rows: &[Stored]) -> Result<(), ArchiveError> {
         // What cannot be read cannot be kept either: erasing is not to wait for a repair that may never come.
-        let object = match self.object_archive()?.segment(old).await {
+        let object = match jobs::object_archive(self)?.segment(old).await {
             Ok(object) => object,
             Err(ObjectArchiveError::Missing { .. } | ObjectArchiveError::Damaged { .. }) => {
                 bytes::Bytes::new()
@@ -78,7 +79,10 @@ impl Job<'_> {
         let name = SegmentName { revision, ..*old };
         let laid = lay_out_blocking(name, records).await?;
         self.go_on().await?;
-        self.object_archive()?.put(&name, laid.sealed.bytes.clone()).await.map_err(ArchiveError::from)?;
+        jobs::object_archive(self)?
+            .put(&name, laid.sealed.bytes.clone())
+            .await
+            .map_err(ArchiveError::from)?;
         let (mut flipped, mut others) = (Vec::new(), Vec::new());
         for (row, place) in rows.iter().zip(laid.refs) {
             if let Some(cold) = row.cell.cold.as_ref().filter(|cold| cold.place.is_in(old)) {
@@ -98,7 +102,7 @@ impl Job<'_> {
             raw_bytes: laid.sealed.raw_bytes,
         });
         self.shared.subtract_unread(object.len() as u64);
-        self.delete_now(old, &others).await
+        self.delete_now(old, others).await
     }
 }
 

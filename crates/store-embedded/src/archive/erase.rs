@@ -11,14 +11,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_archive::ObjectArchiveError;
 use bluetick_archive::is_damage;
-use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
+use bluetick_archive::{ObjectArchiveError, jobs};
+use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, NoProgress, Progress, Stage};
 use bluetick_core::{ContentType, ConversationId, Seq};
 
 use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
 use super::rewrite::{Salvaged, flip, rewrite, salvage, without_content};
+use super::rows::JobRows;
 use super::{ArchiveStep, Archiver};
 use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
 use crate::codec::chunk::{self, Entry, Header, Packer};
@@ -214,7 +215,7 @@ impl Archiver {
         }
         // Objects of an interrupted attempt may hold the erased content.
         if self.object_archive.is_some() && (had_segments || reason == Reason::Asked) {
-            self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
+            jobs::sweep(&mut JobRows(self), Some(id), &NoProgress).await?;
         }
         first_damage.map_or(Ok(report), Err)
     }

@@ -7,7 +7,7 @@
 //!   and compares it first.
 //! - **One transaction flips all rows of a segment, if they are unchanged since packing.** All work
 //!   before the flip can be repeated. An interrupted job may leave an orphan object, which
-//!   [`sweep`] deletes.
+//!   [`jobs::sweep`] deletes.
 //! - **An object is deleted only after no row refers to it.**
 //!
 //! Jobs change only the tables. Messages that are still only in memory are too new to archive.
@@ -20,47 +20,31 @@ mod requests;
 mod restore;
 mod retention;
 mod rewrite;
+mod rows;
 mod space;
-mod sweep;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use bluetick_archive::jobs::ArchiveStep;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, SegmentName, jobs};
-use bluetick_core::ports::{ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport};
+use bluetick_core::ports::{
+    ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RestoreReport, RunReport,
+    VerifyReport,
+};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, StoreError};
 use bytes::Bytes;
 pub use fill::Filled;
 
+use self::rows::JobRows;
 use crate::codec::archive::LastRun;
 use crate::commit::{Handover, Queue};
 use crate::lock::DataLock;
 use crate::memory::Rooms;
 use crate::tables::{Identity, Tables, TablesError};
-
-/// A point between two steps of a job. Tests stop a job there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ArchiveStep {
-    BeforePut,
-    AfterPut,
-    BeforeFlip,
-    AfterFlip,
-    BeforeDelete,
-    AfterDelete,
-    /// The erasure request is durable, and its search has not begun.
-    ErasureAccepted,
-    /// The erasure records of all conversations are durable.
-    ErasureSearched,
-    /// No row and no object holds erased content. Files may still hold it.
-    ErasureDone,
-    /// No log file holds erased content.
-    LogScrubbed,
-    /// No page of the tables holds erased content.
-    TablesRewritten,
-}
 
 /// Called at each step. If it returns `false`, the job ends there, as in a crash.
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
@@ -219,6 +203,22 @@ impl Archiver {
         outcome
     }
 
+    /// Compares every segment with its rows.
+    pub async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
+        let _job = self.begin()?;
+        jobs::verify(&mut JobRows(self), &*progress).await
+    }
+
+    /// Restores the segments of one conversation or of all.
+    pub async fn restore(
+        &self,
+        only: Option<ConversationId>,
+        progress: Arc<dyn Progress>,
+    ) -> Result<RestoreReport, ArchiveError> {
+        let _job = self.begin()?;
+        jobs::restore(&mut JobRows(self), only, &*progress).await
+    }
+
     /// Records the run in memory and in the tables, so that its status survives a restart.
     async fn remember(&self, paused: Option<String>) {
         let run = LastRun { at: self.clock.now(), paused };
@@ -239,13 +239,7 @@ impl Archiver {
     /// Errors if rows refer to segments but the configured object archive is not the one that holds
     /// them. Called before any put or sweep.
     pub(crate) async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
-        let Some(object_archive) = &self.object_archive else { return Ok(()) };
-        let tables = Arc::clone(&self.tables);
-        let cold = self.blocking(move || Ok(tables.current()?.cold_count()?)).await?;
-        if cold.segments > 0 {
-            object_archive.must_hold(self.identity.tag.0).await.map_err(ArchiveError::from)?;
-        }
-        Ok(())
+        jobs::must_be_in_place(&mut JobRows(self)).await
     }
 
     async fn run_in_turn(
@@ -265,7 +259,7 @@ impl Archiver {
         report.erased_messages += self.finish_erasures().await?;
         if self.settings.retention_seconds > 0 {
             has_work = true;
-            report.erased_messages += self.expire(request.only, progress).await?;
+            report.erased_messages += jobs::expire(&mut JobRows(self), request.only, progress).await?;
         }
         if !has_work {
             return Err(ArchiveError::Off);
@@ -273,7 +267,7 @@ impl Archiver {
         if self.object_archive.is_some() {
             self.move_out(request, progress, &mut report).await?;
             if request.only.is_some() || self.is_time_to_sweep() {
-                report.orphans_swept = self.sweep(request.only, progress).await?;
+                report.orphans_swept = jobs::sweep(&mut JobRows(self), request.only, progress).await?;
             }
         }
         // Record the run before compaction, so that the tables do not grow after they are measured.
