@@ -9,12 +9,15 @@
 //!
 //! Each module is named for its verb. The record format and the rows belong to the stores.
 
+mod erase;
 pub mod fill;
 pub mod layout;
-pub mod pace;
+mod move_out;
+mod pace;
 mod port;
 mod restore;
 mod retention;
+mod run;
 pub mod selection;
 pub mod state;
 mod sweep;
@@ -25,23 +28,28 @@ use std::sync::Arc;
 use bluetick_core::ConversationId;
 use bluetick_core::ports::ArchiveError;
 use bytes::Bytes;
-pub use port::{ArchiveRows, ArchiveStep, ConversationPage, ObjectSize, PutBack, SegmentRows, Visit};
+pub use erase::erase;
+pub use port::{
+    ArchiveRows, ArchiveStep, ConversationPage, ErasureScope, Flip, Look, ObjectSize, Plan, PutBack, Reason,
+    Salvaged, Search, SegmentRows, Visit,
+};
 pub use restore::restore;
-pub use retention::expire;
-pub use sweep::sweep;
+use retention::expire;
+pub use run::run;
+use sweep::sweep;
 pub use verify::verify;
 
 use crate::segment::{self, Opened};
 use crate::{ObjectArchive, SegmentName, is_damage};
 
 /// Returns the object archive. Errors with `Off` if the settings name none.
-pub fn object_archive<R: ArchiveRows + ?Sized>(rows: &R) -> Result<Arc<ObjectArchive>, ArchiveError> {
+pub fn object_archive<R: ArchiveRows>(rows: &R) -> Result<Arc<ObjectArchive>, ArchiveError> {
     rows.object_archive().map(Arc::clone).ok_or(ArchiveError::Off)
 }
 
 /// Errors if rows refer to segments but the configured object archive is not the one that holds
 /// them. Called before any put or sweep.
-pub async fn must_be_in_place<R: ArchiveRows + ?Sized>(rows: &mut R) -> Result<(), ArchiveError> {
+pub async fn must_be_in_place<R: ArchiveRows>(rows: &mut R) -> Result<(), ArchiveError> {
     let Some(archive) = rows.object_archive().map(Arc::clone) else { return Ok(()) };
     if rows.segment_count().await? > 0 {
         archive.must_hold(rows.store()).await?;
@@ -66,14 +74,14 @@ fn size_of(object: &Bytes, opened: &Opened) -> ObjectSize {
 }
 
 /// Visits all conversations, or one, page by page.
-struct Walk<R: ArchiveRows + ?Sized> {
+struct Walk<R: ArchiveRows> {
     only: Option<ConversationId>,
     visit: Visit,
     after: Option<R::Position>,
     is_done: bool,
 }
 
-impl<R: ArchiveRows + ?Sized> Walk<R> {
+impl<R: ArchiveRows> Walk<R> {
     fn new(only: Option<ConversationId>, visit: Visit) -> Walk<R> {
         Walk { only, visit, after: None, is_done: false }
     }
@@ -87,7 +95,7 @@ impl<R: ArchiveRows + ?Sized> Walk<R> {
             self.is_done = true;
             return Ok(Some(vec![rows.conversation(id).await?]));
         }
-        let page = rows.conversations(self.visit, self.after.take()).await?;
+        let page = rows.conversations(&self.visit, self.after.take()).await?;
         (self.is_done, self.after) = (page.next.is_none(), page.next);
         Ok(Some(page.conversations))
     }

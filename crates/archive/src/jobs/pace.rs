@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Rate limit of a job, in messages per second, to protect live traffic. Zero means no limit.
-pub struct Pace {
+pub(super) struct Pace {
     messages_per_second: u64,
     started: Instant,
     moved: u64,

@@ -4,9 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_core::ports::{ArchiveError, ColdCount};
-use bluetick_core::{ConversationId, Seq, Timestamp};
+use bluetick_core::ports::{ArchiveError, ColdCount, Progress};
+use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use bytes::Bytes;
 
+use super::layout::Layout;
+use super::selection::Rules;
+use super::state::ArchiverState;
 use crate::segment::Opened;
 use crate::{ArchiveSettings, ObjectArchive, SegmentName};
 
@@ -31,12 +35,14 @@ pub enum ArchiveStep {
     TablesRewritten,
 }
 
-/// Which conversations a job visits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Which conversations a job visits. A store may return others too.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Visit {
     All,
-    /// The conversations that may have objects. A store may return others too.
+    /// The conversations that may have objects.
     Archived,
+    /// The conversations that may contain messages of this user.
+    WrittenBy(UserId),
 }
 
 /// A part of all conversations, and the position after it.
@@ -64,6 +70,79 @@ pub struct ObjectSize {
     pub raw_bytes: u64,
 }
 
+/// The messages of the next segment.
+pub struct Plan<T> {
+    pub first: Seq,
+    pub last: Seq,
+    /// The encoded records of consecutive messages. The records of one group share a reference.
+    pub records: Vec<Vec<Vec<u8>>>,
+    /// The rows, as read.
+    pub rows: T,
+}
+
+/// The result of [`ArchiveRows::flip`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flip {
+    /// No row refers to the object, and no late write can make one refer to it.
+    Unchanged,
+    /// This many messages have their content in the object now. Zero if all rows changed before.
+    Changed(u64),
+}
+
+/// Why content is erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The operator requested the erasure: no file may keep any byte of the content.
+    Requested,
+    /// The retention period has ended. Freed disk space is reused, not overwritten at once.
+    Expired,
+}
+
+/// The scope of an erasure, as the operator requested it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErasureScope {
+    /// `None`: every conversation.
+    pub conversation: Option<ConversationId>,
+    /// `None`: every sender.
+    pub sender: Option<UserId>,
+    /// `None`: up to the head at the time of the search.
+    pub through: Option<Seq>,
+}
+
+/// The result of searching one conversation for content to erase.
+pub struct Search<E> {
+    /// `None`: the conversation has no content to erase.
+    pub erasure: Option<E>,
+    /// The conversation could not be searched. `erasure` then keeps the erasure pending.
+    pub damage: Option<ArchiveError>,
+}
+
+/// The effect of an erasure on one object.
+pub enum Look<S> {
+    Unaffected,
+    /// No content of the object remains. `messages` of them lose their content when the caller
+    /// drops it; messages that lost it before do not count.
+    NothingLeft {
+        segment: S,
+        messages: u64,
+    },
+    /// Some content remains, so the object is rewritten.
+    Rewrite {
+        segment: S,
+        messages: u64,
+    },
+}
+
+/// The records of a segment that is rewritten.
+pub struct Salvaged<T> {
+    /// As in [`Plan::records`], without the erased content.
+    pub records: Vec<Vec<Vec<u8>>>,
+    /// The number of messages whose content cannot be read any more.
+    pub lost: u64,
+    /// The rows, as read.
+    pub rows: T,
+}
+
 /// The rows of a store, as one running job uses them. The jobs of this crate decide what happens
 /// and in which order. The store implements each step on its rows.
 ///
@@ -88,9 +167,23 @@ pub trait ArchiveRows: Send {
     type Position: Clone + Send + Sync;
     /// The rows in the range of one object, as read.
     type Segment: Send + Sync;
+    /// Rows with their content, as read.
+    type Run: Send + Sync;
+    /// The rows of a segment that is rewritten, as read.
+    type Salvage: Send + Sync;
+    /// A durable erasure request.
+    type Request: Send + Sync;
+    /// The erasure of one conversation.
+    type Erasure: Send + Sync;
+
+    /// Whether [`objects`](ArchiveRows::objects) also lists objects that no row refers to. If not,
+    /// an erasure sweeps the conversation.
+    const LISTS_ORPHANS: bool;
 
     /// Returns the id of the store in object names.
     fn store(&self) -> [u8; 8];
+
+    fn state(&self) -> &ArchiverState;
 
     fn settings(&self) -> &ArchiveSettings;
 
@@ -103,8 +196,12 @@ pub trait ArchiveRows: Send {
     /// or `Busy` if the job must end. A test can stop the job at a named step.
     async fn proceed(&mut self, step: Option<ArchiveStep>) -> Result<(), ArchiveError>;
 
+    /// Puts an object. On return it is complete and durable. A request that was sent runs to its end
+    /// before the next job begins, or its name is never used again.
+    async fn put(&mut self, name: SegmentName, object: Bytes) -> Result<(), ArchiveError>;
+
     /// Deletes an object. The caller has called [`retire`](ArchiveRows::retire) before. A request
-    /// that was sent runs to its end before the next job begins, even if this job is dropped.
+    /// that was sent runs to its end before the next job begins, or its name is never used again.
     async fn delete(&mut self, name: SegmentName) -> Result<(), ArchiveError>;
 
     /// Returns the number of segments that rows refer to, or an estimate. It is zero only if there
@@ -119,7 +216,7 @@ pub trait ArchiveRows: Send {
     /// Returns conversations in a fixed order. Logs and skips a row that cannot be read.
     async fn conversations(
         &mut self,
-        visit: Visit,
+        visit: &Visit,
         after: Option<Self::Position>,
     ) -> Result<ConversationPage<Self::Conversation, Self::Position>, ArchiveError>;
 
@@ -205,15 +302,163 @@ pub trait ArchiveRows: Send {
         now: Timestamp,
     ) -> Result<Option<Seq>, ArchiveError>;
 
-    /// Erases everything up to `through`. With `rows_only`, does not use the object archive, and a
-    /// later call finds the same range. Otherwise records the range as expired. Returns the number of
-    /// erased messages.
-    async fn expire_through(
+    /// Returns the erasure of everything up to `through`. It is not durable.
+    fn expiry(&self, conversation: &Self::Conversation, through: Seq) -> Self::Erasure;
+
+    /// Records that everything up to `through` is erased, in rows and objects.
+    async fn note_expired(&mut self, id: ConversationId, through: Seq) -> Result<(), ArchiveError>;
+
+    // Moving.
+
+    /// Prepares a run. Afterwards the rows contain every message that was acknowledged before the
+    /// call. Returns the size of the table file in bytes, or zero if the store has none.
+    async fn begin_run(&mut self) -> Result<u64, ArchiveError>;
+
+    /// Allows a restored conversation to be archived again.
+    async fn release(&mut self, conversation: Self::Conversation)
+    -> Result<Self::Conversation, ArchiveError>;
+
+    /// Returns whether the conversation may have messages to move. It is called for each
+    /// conversation, so it reads nothing.
+    fn is_due(&self, conversation: &Self::Conversation, rules: &Rules) -> bool;
+
+    /// Returns the position at which an interrupted run stopped.
+    fn interrupted_at(&self) -> Option<Self::Position>;
+
+    /// Records the position of the run; `None` at the end.
+    fn note_position(&mut self, position: Option<Self::Position>);
+
+    /// Records the number of conversations that a complete run visited.
+    fn note_conversation_count(&mut self, count: u64);
+
+    /// Returns the oldest messages above `after` that are old enough, if they make a segment. `None`
+    /// if nothing is due, or if a restore keeps the conversation hot. Errors with damage if a row
+    /// cannot be read.
+    async fn plan(
         &mut self,
         conversation: &Self::Conversation,
-        through: Seq,
-        rows_only: bool,
-    ) -> Result<u64, ArchiveError>;
+        after: Seq,
+        rules: &Rules,
+    ) -> Result<Option<Plan<Self::Run>>, ArchiveError>;
+
+    /// Returns a revision for objects that this job puts. No object that an earlier job put, for the
+    /// same range but with other content, has this revision. Objects of one range that one job puts
+    /// have different revisions or equal content.
+    async fn new_revision(&mut self, id: ConversationId) -> Result<u32, ArchiveError>;
+
+    /// Makes the rows refer to the object, each only if it is unchanged. All rows change in one
+    /// transaction, or each row on its own. The object is complete and durable.
+    async fn flip(
+        &mut self,
+        rows: Self::Run,
+        name: &SegmentName,
+        layout: &Layout,
+    ) -> Result<Flip, ArchiveError>;
+
+    fn is_time_to_sweep(&self) -> bool;
+
+    /// Records the end of a run, and why it ended early. Logs an error.
+    async fn remember(&mut self, paused: Option<String>);
+
+    /// Returns the disk space of moved messages, and then removes erased content from all files.
+    /// Returns the size of the table file in bytes, or zero if the store has none.
+    async fn free_space(&mut self, progress: &dyn Progress) -> Result<u64, ArchiveError>;
+
+    // Erasing.
+
+    /// Returns the newest durable seq.
+    async fn head(&mut self, id: ConversationId) -> Result<Seq, ArchiveError>;
+
+    /// Makes the request durable.
+    async fn accept(&mut self, scope: ErasureScope) -> Result<Self::Request, ArchiveError>;
+
+    fn scope_of(request: &Self::Request) -> ErasureScope;
+
+    /// Returns the requests whose search has not ended.
+    async fn requests(&mut self) -> Result<Vec<Self::Request>, ArchiveError>;
+
+    /// Waits until a search finds all content that was acknowledged before the call, previews
+    /// included.
+    async fn settle(&mut self) -> Result<(), ArchiveError>;
+
+    /// Searches one conversation. Changes nothing.
+    async fn find(
+        &mut self,
+        id: ConversationId,
+        scope: &ErasureScope,
+    ) -> Result<Search<Self::Erasure>, ArchiveError>;
+
+    /// Makes the erasure records durable, then deletes the request. A crash in between leaves both.
+    async fn note(&mut self, request: &Self::Request, found: Vec<Self::Erasure>) -> Result<(), ArchiveError>;
+
+    /// Returns the durable erasure records.
+    async fn erasures(&mut self) -> Result<Vec<Self::Erasure>, ArchiveError>;
+
+    fn conversation_of(erasure: &Self::Erasure) -> ConversationId;
+
+    fn sender_of(erasure: &Self::Erasure) -> Option<&UserId>;
+
+    fn through_of(erasure: &Self::Erasure) -> Seq;
+
+    /// Returns whether all content is erased, and only a later check remains.
+    fn is_erased(erasure: &Self::Erasure) -> bool;
+
+    /// Called before the first row of a conversation changes. Objects that are put later have names
+    /// that no object with the erased content has.
+    async fn begin_erasure(&mut self, id: ConversationId) -> Result<(), ArchiveError>;
+
+    /// Erases in rows and previews, without the object archive. Idempotent. Returns the number of
+    /// erased messages. Continues past a damaged row and returns its error at the end.
+    async fn erase_in_rows(&mut self, erasure: &Self::Erasure, reason: Reason) -> Result<u64, ArchiveError>;
+
+    /// Returns whether the conversation may have objects.
+    async fn has_objects(&mut self, id: ConversationId) -> Result<bool, ArchiveError>;
+
+    /// Returns the objects of the conversation, each with its size in bytes.
+    async fn objects(&mut self, id: ConversationId) -> Result<Vec<(SegmentName, u64)>, ArchiveError>;
+
+    /// Returns the effect of the erasure on one object. Called after
+    /// [`erase_in_rows`](ArchiveRows::erase_in_rows). Changes nothing.
+    async fn look(
+        &mut self,
+        name: &SegmentName,
+        erasure: &Self::Erasure,
+    ) -> Result<Look<Self::Segment>, ArchiveError>;
+
+    /// Makes the rows refer to the object no longer. None of its content remains. `bytes` is the
+    /// size of the object.
+    async fn drop_content(&mut self, segment: &Self::Segment, bytes: u64) -> Result<(), ArchiveError>;
+
+    /// Reads the records that remain. An empty `object` stands for one that cannot be read. Changes
+    /// nothing.
+    async fn salvage(
+        &mut self,
+        name: &SegmentName,
+        segment: Self::Segment,
+        erasure: &Self::Erasure,
+        object: Bytes,
+    ) -> Result<Salvaged<Self::Salvage>, ArchiveError>;
+
+    /// Makes the rows refer to the rewritten object, which is complete and durable. Errors if a row
+    /// has changed since it was read. `old_bytes` is the size of the old object. Returns the rows
+    /// that [`retire`](ArchiveRows::retire) needs for the old object.
+    async fn flip_rewritten(
+        &mut self,
+        rows: Self::Salvage,
+        name: &SegmentName,
+        layout: &Layout,
+        old_bytes: u64,
+    ) -> Result<Self::Segment, ArchiveError>;
+
+    /// Completes the record: deletes it, or keeps it for a [`recheck`](ArchiveRows::recheck).
+    async fn finish_erasure(&mut self, erasure: &Self::Erasure) -> Result<(), ArchiveError>;
+
+    /// Erases again what a slow node may have written after the erasure, once enough time has
+    /// passed, and deletes the record.
+    async fn recheck(&mut self, erasure: &Self::Erasure) -> Result<(), ArchiveError>;
+
+    /// Removes erased content from all files. Returns whether a file may have held any.
+    async fn clean_up(&mut self, progress: &dyn Progress) -> Result<bool, ArchiveError>;
 }
 
 /// The result of [`ArchiveRows::put_back`].

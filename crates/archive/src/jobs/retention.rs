@@ -3,15 +3,16 @@
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use bluetick_core::{ConversationId, Timestamp};
 
+use super::erase::erase_content;
 use super::fill::NO_ARCHIVE;
-use super::port::{ArchiveRows, Visit};
+use super::port::{ArchiveRows, Reason, Visit};
 use super::selection::millis;
 use super::{Walk, is_damage};
 
 /// Erases expired messages of one conversation or of all. Returns the number of erased messages.
 /// Logs and skips a damaged conversation. Errors if the object archive is unavailable, after erasing
 /// in the rows.
-pub async fn expire<R: ArchiveRows>(
+pub(super) async fn expire<R: ArchiveRows>(
     rows: &mut R,
     only: Option<ConversationId>,
     progress: &dyn Progress,
@@ -54,8 +55,12 @@ async fn expire_one<R: ArchiveRows>(
     now: Timestamp,
     rows_only: bool,
 ) -> Result<u64, ArchiveError> {
-    match rows.expired(conversation, before, now).await? {
-        Some(through) => rows.expire_through(conversation, through, rows_only).await,
-        None => Ok(0),
+    let Some(through) = rows.expired(conversation, before, now).await? else { return Ok(0) };
+    let erasure = rows.expiry(conversation, through);
+    if rows_only {
+        return rows.erase_in_rows(&erasure, Reason::Expired).await;
     }
+    let erased = erase_content(rows, &erasure, Reason::Expired).await?.messages;
+    rows.note_expired(R::id_of(conversation), through).await?;
+    Ok(erased)
 }

@@ -75,6 +75,11 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// Returns whether the row refers to this object.
+    pub fn is_in(&self, name: &SegmentName) -> bool {
+        self.cell.cold.as_ref().is_some_and(|cold| cold.place.is_in(name))
+    }
+
     pub fn seq(&self) -> Seq {
         self.cell.seq()
     }

@@ -22,10 +22,8 @@ mod verify;
 mod way;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
-use bluetick_archive::is_damage;
 use bluetick_archive::jobs::state::{ArchiverState, LastRun};
 use bluetick_archive::{ArchiveSettings, ObjectArchive, jobs};
 use bluetick_core::ports::{
@@ -35,7 +33,6 @@ use bluetick_core::ports::{
 use bluetick_core::{ConversationId, StoreError};
 use tokio::sync::OnceCell;
 
-use self::job::Job;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::record::Record;
 pub(crate) use self::record::content_hash;
@@ -52,7 +49,7 @@ pub(crate) struct Archiver {
     tag: OnceCell<[u8; 8]>,
     /// Held by the one job that runs here.
     job: tokio::sync::Mutex<()>,
-    state: ArchiverState,
+    pub state: ArchiverState,
 }
 
 /// The shared text that says which store this is.
@@ -98,15 +95,13 @@ impl Archive for CloudStore {
 
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
         let mut job = self.engine.begin_job().await?;
-        let outcome = job.erase(&erase, &*progress).await;
+        let outcome = jobs::erase(&mut job, &erase, &*progress).await;
         job.end(outcome).await
     }
 
     fn counters(&self) -> ArchiveCounters {
-        {
-            let archive = &self.engine.archive;
-            archive.state.counters(archive.object_archive.as_deref())
-        }
+        let archive = &self.engine.archive;
+        archive.state.counters(archive.object_archive.as_deref())
     }
 }
 
@@ -150,72 +145,7 @@ impl Engine {
         progress: &dyn Progress,
     ) -> Result<RunReport, ArchiveError> {
         let mut job = self.begin_job().await?;
-        if let Some(only) = request.only
-            && let Err(error) = job.must_exist(only).await
-        {
-            return job.end(Err(error)).await;
-        }
-        self.archive.state.count_run();
-        let outcome = job.run(request, progress).await;
-        let paused = self.archive.state.count_outcome(&outcome);
-        if let Some(paused) = paused {
-            let at = Some(self.clock.now());
-            self.archive.state.set_last_run(LastRun { at, paused: paused.clone() });
-            (job.shared.last_run_at, job.shared.paused) = (at, paused);
-        }
+        let outcome = jobs::run(&mut job, request, progress).await;
         job.end(outcome).await
-    }
-}
-
-impl Job<'_> {
-    async fn run(
-        &mut self,
-        request: &ArchiveRun,
-        progress: &dyn Progress,
-    ) -> Result<RunReport, ArchiveError> {
-        let started = Instant::now();
-        jobs::must_be_in_place(self).await?;
-        let mut report = RunReport::default();
-        let mut has_work = self.engine.archive.object_archive.is_some();
-        let requests = self.engine.noted_erasures().await?.requests;
-        if !requests.is_empty() {
-            has_work = true;
-            self.engine.flush_everything().await;
-        }
-        for request in &requests {
-            match self.search(request, progress).await {
-                Ok(None) => {}
-                // Damage in one erasure must not block the other work.
-                Ok(Some(error)) => tracing::error!(%error, "erasure search incomplete"),
-                Err(error) if is_damage(&error) => tracing::error!(%error, "erasure cannot be resumed"),
-                Err(error) => return Err(error),
-            }
-        }
-        for erasure in self.engine.noted_erasures().await?.erasures {
-            has_work = true;
-            match self.erase_one(&erasure).await {
-                Ok(erased) => report.erased_messages += erased.messages,
-                // It stays noted, and must not keep everything else from being done.
-                Err(error) if is_damage(&error) => {
-                    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if self.engine.archive.settings.retention_seconds > 0 {
-            has_work = true;
-            report.erased_messages += jobs::expire(self, request.only, progress).await?;
-        }
-        if !has_work {
-            return Err(ArchiveError::Off);
-        }
-        if self.engine.archive.object_archive.is_some() {
-            self.move_out(request, progress, &mut report).await?;
-            if request.only.is_some() || self.is_time_to_sweep() {
-                report.orphans_swept = jobs::sweep(self, request.only, progress).await?;
-            }
-        }
-        report.took = started.elapsed();
-        Ok(report)
     }
 }

@@ -8,15 +8,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bluetick_archive::jobs::layout::Layout;
+use bluetick_archive::jobs::selection::Rules;
+use bluetick_archive::jobs::state::{ArchiverState, LastRun};
 use bluetick_archive::jobs::{
-    ArchiveRows, ArchiveStep, ConversationPage, ObjectSize, PutBack, SegmentRows, Visit,
+    self, ArchiveRows, ArchiveStep, ConversationPage, ErasureScope, Flip, Look, ObjectSize, Plan, PutBack,
+    Reason, Salvaged, Search, SegmentRows, Visit,
 };
 use bluetick_archive::segment::Opened;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, SegmentName};
-use bluetick_core::ports::{ArchiveError, ColdCount};
-use bluetick_core::{ConversationId, Seq, Timestamp};
+use bluetick_core::ports::{ArchiveError, ColdCount, Progress};
+use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use bytes::Bytes;
 
-use super::erase::{Erasure, changed_meanwhile};
+use super::erase::{Erasure, Request, changed_meanwhile};
 use super::job::{Job, Stored};
 use super::restore::with_content;
 use super::verify;
@@ -26,6 +31,8 @@ use crate::memberships::RoomRow;
 const GRACE_MILLIS: i64 = 3_600 * 1_000;
 /// Upper bound on the remembered orphans. Further orphans are remembered after these are deleted.
 const MAX_ORPHANS: usize = 1_000;
+/// The interval between two sweeps of the whole store.
+const SWEEP_EVERY_MILLIS: i64 = 24 * 3_600 * 1_000;
 /// Rows that one request reads.
 const BATCH: usize = 1_000;
 
@@ -41,9 +48,19 @@ impl ArchiveRows for Job<'_> {
     type Conversation = RoomRow;
     type Position = String;
     type Segment = RangeRows;
+    type Run = Vec<Stored>;
+    type Salvage = RangeRows;
+    type Request = Request;
+    type Erasure = Erasure;
+
+    const LISTS_ORPHANS: bool = true;
 
     fn store(&self) -> [u8; 8] {
         self.store
+    }
+
+    fn state(&self) -> &ArchiverState {
+        &self.engine.archive.state
     }
 
     fn settings(&self) -> &ArchiveSettings {
@@ -60,6 +77,11 @@ impl ArchiveRows for Job<'_> {
 
     async fn proceed(&mut self, _step: Option<ArchiveStep>) -> Result<(), ArchiveError> {
         self.go_on().await
+    }
+
+    async fn put(&mut self, name: SegmentName, object: Bytes) -> Result<(), ArchiveError> {
+        jobs::object_archive(self)?.put(&name, object).await?;
+        Ok(())
     }
 
     async fn delete(&mut self, name: SegmentName) -> Result<(), ArchiveError> {
@@ -80,7 +102,7 @@ impl ArchiveRows for Job<'_> {
 
     async fn conversations(
         &mut self,
-        visit: Visit,
+        visit: &Visit,
         after: Option<String>,
     ) -> Result<ConversationPage<RoomRow, String>, ArchiveError> {
         if after.is_none() {
@@ -88,8 +110,10 @@ impl ArchiveRows for Job<'_> {
         }
         let (mut conversations, next) = self.rooms(after.as_deref()).await?;
         self.kept_hot_seen += conversations.iter().filter(|room| room.way.kept_hot).count() as u64;
-        if visit == Visit::Archived {
-            conversations.retain(|room| room.way.has_cold);
+        match visit {
+            Visit::All => {}
+            Visit::Archived => conversations.retain(|room| room.way.has_cold),
+            Visit::WrittenBy(user) => self.retain_conversations_of(user, &mut conversations).await?,
         }
         Ok(ConversationPage { conversations, next })
     }
@@ -245,34 +269,198 @@ impl ArchiveRows for Job<'_> {
         self.expired_through(conversation.facts.id, conversation.way.expired_through, before).await
     }
 
-    async fn expire_through(
-        &mut self,
-        conversation: &RoomRow,
-        through: Seq,
-        rows_only: bool,
-    ) -> Result<u64, ArchiveError> {
-        let id = conversation.facts.id;
-        let erasure = Erasure::new(id, None, through);
-        if rows_only {
-            return self.erase_in_rows(&erasure).await;
-        }
-        let erased = self.erase_content(&erasure).await?.messages;
+    fn expiry(&self, conversation: &RoomRow, through: Seq) -> Erasure {
+        Erasure::new(conversation.facts.id, None, through)
+    }
+
+    async fn note_expired(&mut self, id: ConversationId, through: Seq) -> Result<(), ArchiveError> {
         let done = |way: &mut super::Way| way.expired_through = way.expired_through.max(through);
         self.engine.change_way(id, done).await?;
-        Ok(erased)
+        Ok(())
     }
-}
 
-impl Job<'_> {
-    pub(super) fn is_time_to_sweep(&self) -> bool {
-        /// The interval between two sweeps of the whole store.
-        const SWEEP_EVERY_MILLIS: i64 = 24 * 3_600 * 1_000;
+    /// The rows are always current, and their size is the database's to report.
+    async fn begin_run(&mut self) -> Result<u64, ArchiveError> {
+        Ok(0)
+    }
+
+    async fn release(&mut self, conversation: RoomRow) -> Result<RoomRow, ArchiveError> {
+        self.release_room(conversation).await
+    }
+
+    fn is_due(&self, conversation: &RoomRow, rules: &Rules) -> bool {
+        let (way, is_partial) = (&conversation.way, rules.partial_before.is_none());
+        is_partial && !way.kept_hot || way.is_worth_a_look(rules.now, rules.age_seconds)
+    }
+
+    fn interrupted_at(&self) -> Option<String> {
+        self.shared.cursor.clone()
+    }
+
+    fn note_position(&mut self, position: Option<String>) {
+        self.shared.cursor = position;
+    }
+
+    fn note_conversation_count(&mut self, count: u64) {
+        self.shared.conversations = count;
+    }
+
+    async fn plan(
+        &mut self,
+        conversation: &RoomRow,
+        after: Seq,
+        rules: &Rules,
+    ) -> Result<Option<Plan<Vec<Stored>>>, ArchiveError> {
+        self.plan_run(conversation, after, rules).await
+    }
+
+    async fn new_revision(&mut self, id: ConversationId) -> Result<u32, ArchiveError> {
+        self.raise_names(id).await
+    }
+
+    async fn flip(
+        &mut self,
+        run: Vec<Stored>,
+        name: &SegmentName,
+        layout: &Layout,
+    ) -> Result<Flip, ArchiveError> {
+        self.flip_run(&run, name, layout).await
+    }
+
+    fn is_time_to_sweep(&self) -> bool {
         let now = self.engine.clock.now();
         let since = |at: i64, wait: i64| now.millis().saturating_sub(at) > wait;
         self.shared.swept_at.is_none_or(|swept| since(swept.millis(), SWEEP_EVERY_MILLIS))
             || self.shared.orphans.values().any(|seen| since(*seen, GRACE_MILLIS))
     }
 
+    /// The end of the job writes the shared row.
+    async fn remember(&mut self, paused: Option<String>) {
+        let at = Some(self.engine.clock.now());
+        self.engine.archive.state.set_last_run(LastRun { at, paused: paused.clone() });
+        (self.shared.last_run_at, self.shared.paused) = (at, paused);
+    }
+
+    async fn free_space(&mut self, _progress: &dyn Progress) -> Result<u64, ArchiveError> {
+        Ok(0)
+    }
+
+    async fn head(&mut self, id: ConversationId) -> Result<Seq, ArchiveError> {
+        Ok(self.engine.head(id).await?)
+    }
+
+    async fn accept(&mut self, scope: ErasureScope) -> Result<Request, ArchiveError> {
+        self.accept_request(scope).await
+    }
+
+    fn scope_of(request: &Request) -> ErasureScope {
+        let Request { conversation, sender, through } = request.clone();
+        ErasureScope { conversation, sender, through }
+    }
+
+    async fn requests(&mut self) -> Result<Vec<Request>, ArchiveError> {
+        Ok(self.engine.noted_erasures().await?.requests)
+    }
+
+    /// Writes the inbox entries that this node has pending, so that the erasure finds their previews.
+    async fn settle(&mut self) -> Result<(), ArchiveError> {
+        self.engine.flush_everything().await;
+        Ok(())
+    }
+
+    async fn find(
+        &mut self,
+        id: ConversationId,
+        scope: &ErasureScope,
+    ) -> Result<Search<Erasure>, ArchiveError> {
+        self.find_in(id, scope).await
+    }
+
+    async fn note(&mut self, request: &Request, found: Vec<Erasure>) -> Result<(), ArchiveError> {
+        self.note_all(request, &found).await
+    }
+
+    async fn erasures(&mut self) -> Result<Vec<Erasure>, ArchiveError> {
+        Ok(self.engine.noted_erasures().await?.erasures)
+    }
+
+    fn conversation_of(erasure: &Erasure) -> ConversationId {
+        erasure.conversation
+    }
+
+    fn sender_of(erasure: &Erasure) -> Option<&UserId> {
+        erasure.sender.as_ref()
+    }
+
+    fn through_of(erasure: &Erasure) -> Seq {
+        erasure.through
+    }
+
+    fn is_erased(erasure: &Erasure) -> bool {
+        erasure.is_done()
+    }
+
+    /// Every object has a name of its own: [`new_revision`](ArchiveRows::new_revision) raises it.
+    async fn begin_erasure(&mut self, _id: ConversationId) -> Result<(), ArchiveError> {
+        Ok(())
+    }
+
+    async fn erase_in_rows(&mut self, erasure: &Erasure, _reason: Reason) -> Result<u64, ArchiveError> {
+        self.erase_rows(erasure).await
+    }
+
+    async fn has_objects(&mut self, id: ConversationId) -> Result<bool, ArchiveError> {
+        Ok(self.must_exist(id).await?.way.has_cold)
+    }
+
+    async fn objects(&mut self, id: ConversationId) -> Result<Vec<(SegmentName, u64)>, ArchiveError> {
+        Ok(self.objects_of(id).await?.into_iter().collect())
+    }
+
+    async fn look(&mut self, name: &SegmentName, erasure: &Erasure) -> Result<Look<RangeRows>, ArchiveError> {
+        self.look_at(name, erasure).await
+    }
+
+    async fn drop_content(&mut self, _segment: &RangeRows, bytes: u64) -> Result<(), ArchiveError> {
+        self.shared.subtract_unread(bytes);
+        Ok(())
+    }
+
+    async fn salvage(
+        &mut self,
+        name: &SegmentName,
+        segment: RangeRows,
+        _erasure: &Erasure,
+        object: Bytes,
+    ) -> Result<Salvaged<RangeRows>, ArchiveError> {
+        Job::salvage_range(name, segment, &object)
+    }
+
+    async fn flip_rewritten(
+        &mut self,
+        rows: RangeRows,
+        name: &SegmentName,
+        layout: &Layout,
+        old_bytes: u64,
+    ) -> Result<RangeRows, ArchiveError> {
+        self.flip_range(rows, name, layout, old_bytes).await
+    }
+
+    async fn finish_erasure(&mut self, erasure: &Erasure) -> Result<(), ArchiveError> {
+        self.mark_done(erasure).await
+    }
+
+    async fn recheck(&mut self, erasure: &Erasure) -> Result<(), ArchiveError> {
+        self.check_inboxes(erasure).await
+    }
+
+    /// The fleet has no files.
+    async fn clean_up(&mut self, _progress: &dyn Progress) -> Result<bool, ArchiveError> {
+        Ok(false)
+    }
+}
+
+impl Job<'_> {
     /// Deletes an object that no row refers to. `others` are the rows in its range.
     pub(super) async fn delete_now(
         &mut self,

@@ -1,12 +1,9 @@
-//! Helpers shared by several jobs: iterating over all conversations, and reading a segment with the
-//! rows that refer to it.
-
-use std::sync::Arc;
+//! Reads the archived chunks of a segment, and their records in its object.
 
 use bluetick_archive::SegmentName;
 use bluetick_archive::segment::{Block, Opened};
 use bluetick_core::ports::ArchiveError;
-use bluetick_core::{ConversationId, Seq, StoreError};
+use bluetick_core::{Seq, StoreError};
 
 use super::Archiver;
 use crate::codec::archive::SegmentRow;
@@ -14,49 +11,7 @@ use crate::codec::chunk::{Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
 use crate::tables::{ChunkKey, Engine, TablesError};
 
-/// Conversations that are read from the tables at a time. Bounds the length of a snapshot and the
-/// memory.
-const BATCH: usize = 1_000;
-
-/// An iteration over all conversations that holds no snapshot between two batches.
-pub struct Walk {
-    pub total: u64,
-    pub done: u64,
-    after: Option<ConversationId>,
-    batch: std::vec::IntoIter<ConversationId>,
-    only: bool,
-}
-
 impl Archiver {
-    /// Starts an iteration over all conversations, or over one.
-    pub(super) async fn walk(&self, only: Option<ConversationId>) -> Result<Walk, ArchiveError> {
-        if let Some(id) = only {
-            return Ok(Walk { total: 1, done: 0, after: None, batch: vec![id].into_iter(), only: true });
-        }
-        let tables = Arc::clone(&self.tables);
-        let total = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation_count()?)).await?;
-        Ok(Walk { total, done: 0, after: None, batch: Vec::new().into_iter(), only: false })
-    }
-
-    pub(super) async fn next(&self, walk: &mut Walk) -> Result<Option<ConversationId>, ArchiveError> {
-        if walk.batch.len() == 0 && !walk.only {
-            let (tables, after) = (Arc::clone(&self.tables), walk.after);
-            let batch = self.blocking(move || {
-                let mut batch = Vec::new();
-                tables.current()?.snapshot()?.conversations(after, |id| {
-                    batch.push(id);
-                    batch.len() < BATCH
-                })?;
-                Ok(batch)
-            });
-            walk.batch = batch.await?.into_iter();
-        }
-        let next = walk.batch.next();
-        walk.after = next.or(walk.after);
-        walk.done += u64::from(next.is_some());
-        Ok(next)
-    }
-
     pub(super) fn name(&self, key: ChunkKey, row: &SegmentRow) -> SegmentName {
         SegmentName {
             store: self.identity.tag.0,

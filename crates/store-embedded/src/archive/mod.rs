@@ -16,7 +16,6 @@ mod erase;
 mod fill;
 mod job;
 mod move_out;
-mod requests;
 mod restore;
 mod retention;
 mod rewrite;
@@ -31,8 +30,8 @@ use std::time::{Duration, Instant};
 pub use bluetick_archive::jobs::ArchiveStep;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, SegmentName, jobs};
 use bluetick_core::ports::{
-    ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RestoreReport, RunReport,
-    VerifyReport,
+    ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase, EraseReport, Progress, RestoreReport,
+    RunReport, VerifyReport,
 };
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, StoreError};
@@ -190,17 +189,17 @@ impl Archiver {
         progress: Arc<dyn Progress>,
     ) -> Result<RunReport, ArchiveError> {
         let _job = self.begin()?;
-        if let Some(only) = request.only {
-            self.must_exist(only).await?;
-        }
-        self.state.shared.count_run();
-        let outcome = self.run_in_turn(&request, &*progress).await;
-        let paused = self.state.shared.count_outcome(&outcome);
-        // `run_in_turn` has recorded a complete run.
-        if let (Err(_), Some(paused)) = (&outcome, paused) {
-            self.remember(paused).await;
-        }
-        outcome
+        jobs::run(&mut JobRows(self), &request, &*progress).await
+    }
+
+    /// Erases the requested content from rows, segments, log files and freed pages.
+    pub async fn erase(
+        &self,
+        erase: Erase,
+        progress: Arc<dyn Progress>,
+    ) -> Result<EraseReport, ArchiveError> {
+        let _job = self.begin()?;
+        jobs::erase(&mut JobRows(self), &erase, &*progress).await
     }
 
     /// Compares every segment with its rows.
@@ -240,41 +239,6 @@ impl Archiver {
     /// them. Called before any put or sweep.
     pub(crate) async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
         jobs::must_be_in_place(&mut JobRows(self)).await
-    }
-
-    async fn run_in_turn(
-        &self,
-        request: &ArchiveRun,
-        progress: &dyn Progress,
-    ) -> Result<RunReport, ArchiveError> {
-        let started = Instant::now();
-        self.checkpoint().await?;
-        let space = Arc::clone(&self.tables);
-        let before = self.blocking(move || Ok(space.current()?.space()?)).await?;
-        let mut report = RunReport { hot_file_bytes_before: before.file_bytes, ..RunReport::default() };
-        let resumed = self.resume_erasures(progress).await?;
-        report.erased_messages += resumed.messages;
-        let mut has_work = self.object_archive.is_some() || resumed.has_work;
-        self.must_be_in_place().await?;
-        report.erased_messages += self.finish_erasures().await?;
-        if self.settings.retention_seconds > 0 {
-            has_work = true;
-            report.erased_messages += jobs::expire(&mut JobRows(self), request.only, progress).await?;
-        }
-        if !has_work {
-            return Err(ArchiveError::Off);
-        }
-        if self.object_archive.is_some() {
-            self.move_out(request, progress, &mut report).await?;
-            if request.only.is_some() || self.is_time_to_sweep() {
-                report.orphans_swept = jobs::sweep(&mut JobRows(self), request.only, progress).await?;
-            }
-        }
-        // Record the run before compaction, so that the tables do not grow after they are measured.
-        self.remember(None).await;
-        report.hot_file_bytes_after = self.give_space_back(progress).await?;
-        report.took = started.elapsed();
-        Ok(report)
     }
 
     fn is_time_to_sweep(&self) -> bool {

@@ -86,7 +86,7 @@ impl Archiver {
         self.blocking(move || Ok(tables.current()?.snapshot()?.has_erased_pages()?)).await
     }
 
-    async fn space(&self) -> Result<Space, ArchiveError> {
+    pub(super) async fn space(&self) -> Result<Space, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || Ok(tables.current()?.space()?)).await
     }
