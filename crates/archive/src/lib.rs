@@ -1,9 +1,9 @@
 //! The object archive: sealed segments of old messages in a directory or an S3 bucket, read one
 //! block at a time.
 //!
-//! [`segment`] defines the byte format. [`ObjectArchive`] stores the objects and caches their blocks. The
-//! store decides which messages are old, which rows refer to them, and what is an orphan; it also
-//! defines the content of a record.
+//! [`segment`] defines the byte format. [`ObjectArchive`] stores the objects and caches their
+//! blocks. [`jobs`] moves messages to the archive and back, over a port that each store implements.
+//! The store defines its rows and the content of a record.
 
 mod backup;
 mod block_cache;
