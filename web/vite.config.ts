@@ -1,4 +1,4 @@
-// How the pages become the files of dist/, which are committed: the same sources give the same bytes.
+// Builds the pages into dist/, which is committed: the same sources give the same bytes.
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import solid from "vite-plugin-solid";
 
 const here = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** Writes sw.js, which has to know the hashed names it keeps for the time without a network. */
+/** Writes sw.js with the hashed names of the files that the page needs without a network. */
 function serviceWorker(): Plugin {
   return {
     name: "service-worker",
@@ -17,11 +17,11 @@ function serviceWorker(): Plugin {
     generateBundle(_options, bundle) {
       const page = bundle["index.html"];
       if (page?.type !== "asset") throw new Error("the page is not in the bundle");
-      // Without the pictures of a phone's home screen: the phone keeps those.
+      // The PNG icons are for the home screen of a phone, which stores them itself.
       const linked = (String(page.source).match(/\/assets\/[^"]+/g) ?? []).filter((file) => !file.endsWith(".png"));
-      // Also what the page fetches later by itself.
-      const later = Object.values(bundle).filter((file) => file.type === "chunk" && file.isDynamicEntry);
-      const files = ["/", ...new Set([...linked, ...later.map(({ fileName }) => `/${fileName}`)])];
+      // Chunks that load on demand: dialogs and languages.
+      const onDemand = Object.values(bundle).filter((file) => file.type === "chunk" && file.isDynamicEntry);
+      const files = ["/", ...new Set([...linked, ...onDemand.map(({ fileName }) => `/${fileName}`)])];
       const version = createHash("sha256").update(String(page.source)).digest("hex").slice(0, 12);
       const source = readFileSync(here("src/sw.js"), "utf8")
         .replace("__VERSION__", version)
@@ -31,9 +31,19 @@ function serviceWorker(): Plugin {
   };
 }
 
+/** Gives virtua a small replacement of `solid-js/web`; see the module for the reason. */
+function smallDynamic(): Plugin {
+  return {
+    name: "small-dynamic",
+    apply: "build",
+    enforce: "pre",
+    resolveId: (source, importer) => (source === "solid-js/web" && importer?.includes("/virtua/") ? here("src/components/virtua-web.ts") : null),
+  };
+}
+
 export default defineConfig({
   root: here("."),
-  plugins: [solid(), serviceWorker()],
+  plugins: [smallDynamic(), solid(), serviceWorker()],
   resolve: { conditions: ["source", ...defaultClientConditions] },
   build: {
     target: "es2022",

@@ -1,3 +1,5 @@
+//! Fuzz target: bodies.
+
 #![no_main]
 
 bluetick_fuzz::target!("bodies");

@@ -1,3 +1,5 @@
+//! Fuzz target: chunks.
+
 #![no_main]
 
 bluetick_fuzz::target!("chunks");

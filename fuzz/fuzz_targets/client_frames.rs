@@ -1,3 +1,5 @@
+//! Fuzz target: client frames.
+
 #![no_main]
 
 bluetick_fuzz::target!("client_frames");

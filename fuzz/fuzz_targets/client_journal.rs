@@ -1,3 +1,5 @@
+//! Fuzz target: client journal.
+
 #![no_main]
 
 bluetick_fuzz::target!("client_journal");

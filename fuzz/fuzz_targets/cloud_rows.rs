@@ -1,3 +1,5 @@
+//! Fuzz target: cloud rows.
+
 #![no_main]
 
 bluetick_fuzz::target!("cloud_rows");

@@ -1,3 +1,5 @@
+//! Fuzz target: cloud texts.
+
 #![no_main]
 
 bluetick_fuzz::target!("cloud_texts");

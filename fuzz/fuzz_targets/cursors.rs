@@ -1,3 +1,5 @@
+//! Fuzz target: cursors.
+
 #![no_main]
 
 bluetick_fuzz::target!("cursors");

@@ -1,3 +1,5 @@
+//! Fuzz target: events.
+
 #![no_main]
 
 bluetick_fuzz::target!("events");

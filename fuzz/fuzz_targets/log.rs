@@ -1,3 +1,5 @@
+//! Fuzz target: log.
+
 #![no_main]
 
 bluetick_fuzz::target!("log");

@@ -1,3 +1,5 @@
+//! Fuzz target: rows.
+
 #![no_main]
 
 bluetick_fuzz::target!("rows");

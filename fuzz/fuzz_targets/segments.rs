@@ -1,3 +1,5 @@
+//! Fuzz target: segments.
+
 #![no_main]
 
 bluetick_fuzz::target!("segments");

@@ -1,3 +1,5 @@
+//! Fuzz target: server frames.
+
 #![no_main]
 
 bluetick_fuzz::target!("server_frames");

@@ -1,3 +1,5 @@
+//! Fuzz target: tokens.
+
 #![no_main]
 
 bluetick_fuzz::target!("tokens");

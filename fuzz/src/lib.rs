@@ -1,4 +1,5 @@
-//! What every target shares: the bound on memory, and how bytes reach a target. What must hold is in `crates/hostile`.
+//! Shared parts of the fuzz targets: the memory bound, and the macro that feeds bytes to a target.
+//! The checked properties are in `crates/hostile`.
 
 use std::alloc::System;
 
@@ -7,8 +8,8 @@ use cap::Cap;
 pub use bluetick_hostile::feed;
 pub use libfuzzer_sys;
 
-/// Whoever asks for more, however it is added up, has believed a length that nobody checked: the target ends as after a
-/// panic. A chunk may say 64 MiB of itself, and is held twice for a moment.
+/// Bounds the memory of a target, in bytes. A decoder that exceeds it trusted an unchecked length,
+/// and the target aborts. A valid chunk may declare 64 MiB and is briefly held twice.
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, 256 << 20);
 

@@ -1,9 +1,9 @@
-// Takes the pictures of the README: npm run screenshots -w tests/browser. They are not compared with anything; look at
-// them.
+// Takes the screenshots of the README: npm run screenshots -w tests/browser. No test compares them,
+// so look at them.
 
 import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
-import { inWorld } from "./harness/world.mjs";
+import { withEnvironment } from "./harness/environment.mjs";
 
 const FOLDER = fileURLToPath(new URL("../../docs/screenshots/", import.meta.url));
 const DESKTOP = { viewport: { width: 1280, height: 800 } };
@@ -14,7 +14,7 @@ const PEOPLE = [
   ["teo", "Teo Marchetti"], ["hana", "Hana Sato"], ["lea", "Léa Fontaine"],
 ];
 
-const TALK = [
+const CHAT = [
   ["mira", "Morning! Did the new build make it to staging?"],
   ["alice", "It did, an hour ago. Zero errors so far 🎉"],
   ["alice", "The dashboard is here: https://status.example.org/builds/1841"],
@@ -24,7 +24,7 @@ const TALK = [
   ["mira", "❤️"],
 ];
 
-const GROUP_TALK = [
+const GROUP_CHAT = [
   ["jonas", "Who is in for the hike on Sunday?"],
   ["sofia", "Me! And I'm bringing the dog."],
   ["alice", "Count me in. Shall we take the northern route?"],
@@ -32,12 +32,12 @@ const GROUP_TALK = [
   ["jonas", "Northern route then. 9:30 at the car park."],
 ];
 
-async function seed(world) {
-  const { server } = world;
+async function createChats(env) {
+  const { server } = env;
   const people = new Map();
   people.set("alice", await server.account("alice", "Alice Moreau"));
   for (const [id, name] of PEOPLE) people.set(id, await server.account(id, name));
-  // The clocks of the people say when; ours would put everything into one minute.
+  // The senders set the timestamps, so that the messages are spread over a day.
   let at = Date.now() - 26 * 3_600_000;
   const say = (who, id, text) => {
     at += (Date.now() - at) / 6;
@@ -51,9 +51,9 @@ async function seed(world) {
   await say("noor", noor, "נתראה מחר בעשר?");
   const team = { kind: "group", title: "Sunday hike", members: ["jonas", "sofia", "hana"] };
   const group = (await people.get("alice").call("POST", "/v1/conversations", team)).conversation_id;
-  for (const [who, text] of GROUP_TALK) await say(who, group, text);
+  for (const [who, text] of GROUP_CHAT) await say(who, group, text);
   const mira = await with_("mira");
-  for (const [who, text] of TALK) await say(who, mira, text);
+  for (const [who, text] of CHAT) await say(who, mira, text);
   await people.get("mira").call("POST", `/v1/conversations/${mira}/read`, { seq: 7 });
   await people.get("alice").call("PATCH", `/v1/conversations/${mira}/settings`, { pinned: true });
   await people.get("alice").call("POST", `/v1/conversations/${mira}/read`, { seq: 7 });
@@ -63,38 +63,38 @@ async function seed(world) {
   return people;
 }
 
-async function picture(person, name) {
-  await person.page.mouse.move(0, 0);
-  await person.page.waitForTimeout(400);
-  await person.page.screenshot({ path: `${FOLDER}${name}.png` });
+async function takeScreenshot(user, name) {
+  await user.page.mouse.move(0, 0);
+  await user.page.waitForTimeout(400);
+  await user.page.screenshot({ path: `${FOLDER}${name}.png` });
   console.log(`docs/screenshots/${name}.png`);
 }
 
 await mkdir(FOLDER, { recursive: true });
-await inWorld(async (world) => {
-  await seed(world);
-  const miraIsHere = await world.person("mira");
-  await miraIsHere.logIn();
+await withEnvironment(async (env) => {
+  await createChats(env);
+  const miraOnline = await env.user("mira");
+  await miraOnline.logIn();
   for (const colorScheme of ["light", "dark"]) {
-    const alice = await world.person("alice", { ...DESKTOP, colorScheme });
-    await picture(alice, `login-${colorScheme}`);
+    const alice = await env.user("alice", { ...DESKTOP, colorScheme });
+    await takeScreenshot(alice, `login-${colorScheme}`);
     await alice.logIn();
     await alice.open("Mira");
     await alice.sees("❤️");
-    await miraIsHere.open("Alice");
-    await picture(alice, `conversation-${colorScheme}`);
+    await miraOnline.open("Alice");
+    await takeScreenshot(alice, `conversation-${colorScheme}`);
     await alice.open("Sunday hike");
     await alice.message("Count me in").getByRole("button").click();
     await alice.page.getByRole("list", { name: "Read by" }).waitFor();
-    await picture(alice, `group-${colorScheme}`);
+    await takeScreenshot(alice, `group-${colorScheme}`);
     await alice.context.close();
-    const phone = await world.person("alice", { ...PHONE, colorScheme });
+    const phone = await env.user("alice", { ...PHONE, colorScheme });
     await phone.logIn();
     await phone.row("Mira").waitFor();
-    await picture(phone, `phone-inbox-${colorScheme}`);
+    await takeScreenshot(phone, `phone-inbox-${colorScheme}`);
     await phone.open("Mira");
     await phone.sees("❤️");
-    await picture(phone, `phone-conversation-${colorScheme}`);
+    await takeScreenshot(phone, `phone-conversation-${colorScheme}`);
     await phone.context.close();
   }
 });

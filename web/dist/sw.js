@@ -1,10 +1,12 @@
-// The service worker: lets the page open without a network. Hashed files never change, so they come from the cache; the
-// page itself comes from the server and from the cache only when the server cannot be reached. The API is never touched.
-// The build fills in the version and the files.
+// The service worker: opens the page without a network. Hashed files never change, so they come
+// from the cache. The page comes from the server, and from the cache only when the server cannot be
+// reached. The service worker does not handle calls of the API. The build fills in the version and
+// the files.
 
-const CACHE = "bluetick-db8f25ee9050";
-const FILES = ["/","/assets/icon.svg","/assets/index-B0AGK5Up.js","/assets/index-BwWfPr__.css","/assets/aside-B9NCtvI_.js"];
-const PATIENCE_MS = 3_000;
+const CACHE = "bluetick-edf42e900989";
+const FILES = ["/","/assets/icon.svg","/assets/index-CSh_tA3z.js","/assets/index-CO4odHu4.css","/assets/de-JJ5w_dGo.js","/assets/es-DK8zM1wI.js","/assets/on-demand-CwSj51u3.js"];
+/** How long the page waits for the server before it comes from the cache. */
+const NETWORK_TIMEOUT_MS = 3_000;
 
 self.addEventListener("install", (event) => {
   event.waitUntil(
@@ -15,7 +17,7 @@ self.addEventListener("install", (event) => {
   );
 });
 
-// The caches of the latest two versions stay: a page of the one before may still be open.
+// The caches of the latest two versions stay: a page of the previous version may still be open.
 self.addEventListener("activate", (event) => {
   event.waitUntil(
     caches
@@ -35,12 +37,11 @@ self.addEventListener("fetch", (event) => {
 });
 
 async function page(request) {
-  const kept = await (await caches.open(CACHE)).match("/");
-  // A network that answers nobody is no network.
-  const patience = kept ? new Promise((resolve) => setTimeout(resolve, PATIENCE_MS)) : new Promise(() => {});
+  const cached = await (await caches.open(CACHE)).match("/");
+  const timeout = cached ? new Promise((resolve) => setTimeout(resolve, NETWORK_TIMEOUT_MS)) : new Promise(() => {});
   const fetched = fetch(request).catch(() => undefined);
-  const response = await Promise.race([fetched, patience]);
-  return response?.status < 500 ? response : (kept ?? (await fetched) ?? Response.error());
+  const response = await Promise.race([fetched, timeout]);
+  return response?.status < 500 ? response : (cached ?? (await fetched) ?? Response.error());
 }
 
 async function asset(request) {

@@ -1,53 +1,55 @@
-// The entry: who is logged in decides what is shown.
+// The entry point: loads the language, then shows the log-in screen or the chat.
 
 import type { Session } from "@bluetick/client";
 import { Show, createSignal } from "solid-js";
 import { render } from "solid-js/web";
-import { Gate } from "./components/Gate.tsx";
+import { LogInScreen } from "./components/LogInScreen.tsx";
 import { Shell } from "./components/Shell.tsx";
-import { applyTheme, clearDrafts, clearSession, loadEnded, loadSession, loadTheme, saveEnded, saveSession } from "./storage.ts";
+import { useLanguage } from "./i18n/index.ts";
+import { applyTheme, clearDrafts, clearSession, loadEnded, loadLanguageChoice, loadSession, loadTheme, saveEnded, saveSession, type EndReason } from "./storage.ts";
 
 applyTheme(loadTheme());
 
 function App() {
   const [session, setSession] = createSignal<Session | null>(loadSession());
   const ended = session() ? null : loadEnded();
-  const [note, setNote] = createSignal(ended?.note ?? "");
+  const [reason, setReason] = createSignal<EndReason | null>(ended?.reason ?? null);
   let lastUser = session()?.userId ?? ended?.userId ?? "";
 
   function begin(started: Session): void {
-    // Another user starts without what the one before had open.
+    // Another user does not start in the conversation that the previous user had open.
     if (lastUser !== started.userId) history.replaceState(null, "", location.pathname);
     lastUser = started.userId;
     saveSession(started);
     saveEnded(null);
-    setNote("");
+    setReason(null);
     setSession(started);
   }
 
-  function end(why: string): void {
+  /** `why` is null when the user logs out. */
+  function end(why: EndReason | null): void {
     const ended = session();
     if (!ended) return;
     clearSession(ended);
-    if (why === "") {
+    if (why === null) {
       clearDrafts(ended.userId);
       history.replaceState(null, "", location.pathname);
     }
-    saveEnded(why === "" ? null : { note: why, userId: ended.userId });
-    setNote(why);
+    saveEnded(why && { reason: why, userId: ended.userId });
+    setReason(why);
     setSession(null);
   }
 
   return (
-    <Show when={session()} keyed fallback={<Gate note={note()} userId={note() ? lastUser : ""} onSession={begin} />}>
+    <Show when={session()} keyed fallback={<LogInScreen reason={reason()} userId={reason() ? lastUser : ""} onSession={begin} />}>
       {(current) => <Shell session={current} onEnd={end} />}
     </Show>
   );
 }
 
-render(() => <App />, document.body);
+void useLanguage(loadLanguageChoice()).then(() => render(() => <App />, document.body));
 
 if ("serviceWorker" in navigator && import.meta.env.PROD) {
-  // A browser that refuses one works with the network alone.
+  // A browser that refuses the service worker works with the network alone.
   addEventListener("load", () => void navigator.serviceWorker.register("/sw.js").catch(() => undefined));
 }

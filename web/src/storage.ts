@@ -1,7 +1,8 @@
-// Small things this browser remembers outside of the SDK's database: the log-in, drafts, the theme. Where the browser
-// refuses to store, the visit works and nothing lasts.
+// What the browser stores outside of the SDK's database: the session, drafts, the theme and the
+// language. Where the browser refuses to store, the page works and keeps the values in memory.
 
 import type { Session } from "@bluetick/client";
+import { asLanguageChoice, type LanguageChoice } from "./i18n/index.ts";
 
 const fallback = new Map<string, string>();
 
@@ -23,14 +24,15 @@ function write(key: string, value: string | null, area: "localStorage" | "sessio
   }
 }
 
-// The log-in belongs to the tab, so that one browser can try two people in two tabs; a new tab takes the latest.
+// The session belongs to the tab, so that two users can be logged in in two tabs. A new tab takes
+// the latest session.
 
 const SESSION_KEY = "bluetick:session";
 
 function parseSession(text: string | null): Session | null {
   try {
     const session = JSON.parse(text ?? "null") as Session | null;
-    // Whether it is still good is the server's to say: the clock here may be wrong.
+    // The server decides whether the session has expired, because the clock here may be wrong.
     return session && typeof session.token === "string" && typeof session.userId === "string" ? session : null;
   } catch {
     return null;
@@ -39,7 +41,7 @@ function parseSession(text: string | null): Session | null {
 
 export function loadSession(): Session | null {
   const session = parseSession(read(SESSION_KEY, "sessionStorage")) ?? parseSession(read(SESSION_KEY, "localStorage"));
-  // From here on the tab stays with this person, whoever logs in elsewhere.
+  // The tab keeps this user after another user logs in in another tab.
   if (session) write(SESSION_KEY, JSON.stringify(session), "sessionStorage");
   return session;
 }
@@ -54,19 +56,26 @@ export function clearSession(session: Session): void {
   if (parseSession(read(SESSION_KEY, "localStorage"))?.token === session.token) write(SESSION_KEY, null, "localStorage");
 }
 
-// Why the last session of this tab ended, and whose it was: the log-in page shows it after a reload too.
+// Why the last session of this tab ended, and of which user. The log-in screen shows it, also after
+// a reload.
 
 const ENDED_KEY = "bluetick:ended";
 
+const END_REASONS = ["expired", "revoked", "wrong_user"] as const;
+
+export type EndReason = (typeof END_REASONS)[number];
+
+export const isEndReason = (reason: unknown): reason is EndReason => (END_REASONS as readonly unknown[]).includes(reason);
+
 export interface EndedSession {
-  readonly note: string;
+  readonly reason: EndReason;
   readonly userId: string;
 }
 
 export function loadEnded(): EndedSession | null {
   try {
     const ended = JSON.parse(read(ENDED_KEY, "sessionStorage") ?? "null") as EndedSession | null;
-    return ended && typeof ended.note === "string" && typeof ended.userId === "string" ? ended : null;
+    return ended && isEndReason(ended.reason) && typeof ended.userId === "string" ? ended : null;
   } catch {
     return null;
   }
@@ -74,7 +83,7 @@ export function loadEnded(): EndedSession | null {
 
 export const saveEnded = (ended: EndedSession | null): void => write(ENDED_KEY, ended && JSON.stringify(ended), "sessionStorage");
 
-// Drafts. A user id may hold any visible character, so it is spelled out of the way of the separator.
+// Drafts. A user ID may contain the separator, so the key holds it percent-encoded.
 
 export const draftKey = (user: string, conversation: string) => `bluetick:draft:${encodeURIComponent(user)}:${conversation}`;
 
@@ -84,7 +93,7 @@ export const loadDraft = (user: string, conversation: string): string =>
 export const saveDraft = (user: string, conversation: string, text: string): void =>
   write(draftKey(user, conversation), text === "" ? null : text, "localStorage");
 
-/** The message that the draft became, until that is safe. */
+/** The message that the draft became, until the outbox has stored it. */
 const sentKey = (user: string, conversation: string) => `bluetick:sent:${encodeURIComponent(user)}:${conversation}`;
 
 export const loadSentMark = (user: string, conversation: string): string => read(sentKey(user, conversation), "localStorage") ?? "";
@@ -98,7 +107,7 @@ export function clearDrafts(user: string): void {
       if (key.startsWith(draftKey(user, "")) || key.startsWith(sentKey(user, ""))) localStorage.removeItem(key);
     }
   } catch {
-    // Refused storage holds no drafts.
+    // A storage that the browser refuses holds no drafts.
   }
 }
 
@@ -116,3 +125,11 @@ export function applyTheme(theme: Theme): void {
   write(THEME_KEY, theme === "system" ? null : theme, "localStorage");
   document.documentElement.dataset.theme = theme;
 }
+
+// The language
+
+const LANGUAGE_KEY = "bluetick:language";
+
+export const loadLanguageChoice = (): LanguageChoice => asLanguageChoice(read(LANGUAGE_KEY, "localStorage"));
+
+export const saveLanguageChoice = (choice: LanguageChoice): void => write(LANGUAGE_KEY, choice === "automatic" ? null : choice, "localStorage");

@@ -84,7 +84,7 @@ test("underscores_and_asterisks_in_addresses_are_not_emphasis", () => {
   assert.equal(drawn("first_last@a.example"), "<a>first_last@a.example</a>");
 });
 
-test("a_fence_at_the_start_of_a_line_holds_code_as_it_is", () => {
+test("a_fence_at_the_start_of_a_line_keeps_code_unchanged", () => {
   assert.equal(drawn("```\nlet *a* = `b`;\n```"), "<pre>let *a* = `b`;</pre>");
   assert.equal(drawn("before\n```js\nx();\n  y();\n```\nafter"), "before<pre>x();\n  y();</pre>after");
   assert.equal(drawn("```one line```"), "<pre>one line</pre>");
@@ -98,7 +98,7 @@ test("crossed_markers_nest_or_stay_text", () => {
   assert.equal(drawn("**a** b** c**"), "<b>a</b> b** c**");
 });
 
-test("no_text_is_invented_and_markup_stays_text", () => {
+test("markup_stays_text_and_no_character_is_added", () => {
   const attacks = ["<img src=x onerror=alert(1)>", "**<script>alert(1)</script>**", "[x](javascript:alert(1))", "`</code><b>`", "*</em><img src=x>*", "javascript:alert(1)", "\u202e *rtl* \u202c", "*a\u0000*", "*a\ud800*"];
   for (const text of attacks) {
     const nodes = parseFormat(text);
@@ -116,7 +116,7 @@ test("random_markers_keep_every_other_character_and_a_bounded_depth", () => {
     const text = Array.from({ length: 1 + random(24) }, () => alphabet[random(alphabet.length)]).join("");
     const nodes = parseFormat(text);
     const letters = (value) => value.replaceAll(/[*_`\n]/g, "");
-    // The name of a language after a fence is not shown.
+    // The language name after a fence is not shown.
     if (!text.includes("```")) assert.equal(letters(plain(nodes)), letters(text), text);
     assert.ok(depth(nodes) <= 6, text);
     if (depth(nodes) > 1) formatted += 1;
@@ -135,7 +135,7 @@ test("hostile_input_is_parsed_in_linear_time_with_few_nodes", () => {
     "*粗".repeat(size / 2), "粗*".repeat(size / 2), "🙂*".repeat(size / 3), "*.".repeat(size / 2), "_a@a.aa_".repeat(size / 8), "_".repeat(size / 2) + "a@a.aa" + "_".repeat(size / 2), "_a@a.aa_ ".repeat(size / 9),
   ];
   for (const text of texts) {
-    // Of the processor, so that a busy machine does not count.
+    // CPU time, so that other load on the machine does not count.
     const before = process.cpuUsage();
     const nodes = parseFormat(text);
     const { user, system } = process.cpuUsage(before);

@@ -5,19 +5,19 @@ import { load } from "./load.mjs";
 const { splitLinks, isEmojiOnly } = await load("/src/text/links.ts");
 const links = (text) => splitLinks(text).filter(({ href }) => href).map(({ text }) => text);
 
-test("the parts of a message are the message, whatever is in it", () => {
+test("the_parts_of_a_message_join_to_the_message", () => {
   for (const text of ["", "plain", "see https://a.example/x.", "https://a.example https://b.example", "a\nhttp://c.example\n"]) {
     assert.equal(splitLinks(text).map((part) => part.text).join(""), text);
   }
 });
 
-test("what ends the sentence is not of the link", () => {
+test("punctuation_at_the_end_of_a_sentence_is_not_part_of_the_link", () => {
   assert.deepEqual(links("Look at https://a.example/x, please."), ["https://a.example/x"]);
   assert.deepEqual(links("(it is https://a.example/x)"), ["https://a.example/x"]);
   assert.deepEqual(links("https://a.example/wiki/Tick_(mark)"), ["https://a.example/wiki/Tick_(mark)"]);
 });
 
-test("only http and https lead anywhere", () => {
+test("only_http_and_https_addresses_become_links", () => {
   for (const text of ["javascript:alert(1)", "data:text/html,x", "ftp://a.example", "//a.example", "file:///etc/passwd", "http://"]) {
     assert.deepEqual(links(text), []);
   }
@@ -49,17 +49,17 @@ test("an_email_address_between_underscores_is_a_link_without_them", () => {
   for (const text of ["_bob@example.org_x", "bob@example.org_", "é_bob@example.org_", "_bob@example.org__", "_@example.org_"]) assert.deepEqual(links(text), [], text);
 });
 
-test("a quote or a tag ends a link, so that it cannot bring markup along", () => {
+test("a_quote_or_a_tag_ends_a_link", () => {
   assert.deepEqual(links('https://a.example/"onmouseover="x'), ["https://a.example/"]);
   assert.deepEqual(links("https://a.example/<b>c</b>"), ["https://a.example/"]);
 });
 
-test("a few emoji alone are shown large, words and digits are not", () => {
+test("only_a_few_emoji_alone_are_shown_large", () => {
   for (const text of ["👍", "🎉🎉 🎉", "👩‍👩‍👧", "🇳🇱"]) assert.ok(isEmojiOnly(text), text);
   for (const text of ["", "ok 👍", "123", "#", "👍".repeat(30)]) assert.ok(!isEmojiOnly(text), text);
 });
 
-test("a text made to be slow is not", () => {
+test("hostile_text_is_split_in_linear_time", () => {
   const size = 200_000;
   const texts = [
     `https://a.example/${")".repeat(size)}`,
@@ -72,7 +72,7 @@ test("a text made to be slow is not", () => {
     "http".repeat(size / 4),
   ];
   for (const text of texts) {
-    // Of the processor, so that a busy machine does not count.
+    // CPU time, so that other load on the machine does not count.
     const before = process.cpuUsage();
     assert.equal(splitLinks(text).map((part) => part.text).join(""), text);
     const { user, system } = process.cpuUsage(before);
@@ -81,7 +81,7 @@ test("a text made to be slow is not", () => {
   }
 });
 
-test("a link that is too long to be one is text", () => {
+test("an_address_over_the_length_limit_stays_text", () => {
   assert.deepEqual(links(`https://a.example/${"x".repeat(1_900)}`).length, 1);
   assert.deepEqual(links(`https://a.example/${"x".repeat(3_000)} and https://b.example`), ["https://b.example"]);
 });

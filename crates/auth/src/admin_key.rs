@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_key_matches_and_nothing_else_does() {
+    fn only_the_configured_admin_key_matches() {
         let directory = tempfile::tempdir().unwrap();
         let key =
             AdminKey::open(&configured_as("open-sesame-open"), directory.path(), &SystemRandom).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_configured_key_one_is_made_and_survives_reopening() {
+    fn missing_admin_key_is_generated_once_and_kept() {
         let directory = tempfile::tempdir().unwrap();
         let settings = AdminSettings::default();
         assert_eq!(AdminKey::read_from(directory.path()).unwrap(), None);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_no_header_can_carry_is_refused_without_showing_it() {
+    fn admin_key_invalid_in_a_header_is_refused_without_showing_it() {
         for bad in ["", "two words", "schlüssel", "line\nbreak"] {
             let directory = tempfile::tempdir().unwrap();
             let error =
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn key_below_16_bytes_is_refused_and_names_the_setting() {
+    fn admin_key_below_16_bytes_is_refused_and_names_the_setting() {
         let directory = tempfile::tempdir().unwrap();
         let open = |key: &str| AdminKey::open(&configured_as(key), directory.path(), &SystemRandom);
         let error = open(&"x".repeat(15)).unwrap_err().to_string();

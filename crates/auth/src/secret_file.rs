@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_secret_is_readable_by_its_owner_only_and_leaves_nothing_else_behind() {
+    fn new_secret_file_has_mode_0600_and_leaves_no_temporary_file() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("new/some.key");
         read_or_create(&path, &SystemRandom).unwrap();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_stays_the_same_once_made_and_differs_between_directories() {
+    fn secret_is_stable_per_directory_and_differs_between_directories() {
         let directory = tempfile::tempdir().unwrap();
         let first = read_or_create(&directory.path().join("a.key"), &SystemRandom).unwrap();
         assert_eq!(read_or_create(&directory.path().join("a.key"), &SystemRandom).unwrap(), first);
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn many_who_make_the_secret_at_once_all_get_the_same() {
+    fn concurrent_creators_of_a_secret_get_the_same_secret() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("some.key");
         let secrets: Vec<String> = std::thread::scope(|scope| {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn an_emptied_key_file_is_refused_by_name_and_not_replaced() {
+    fn empty_key_file_is_refused_by_name_and_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("some.key");
         fs::write(&path, "\n").unwrap();

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operators_secret_closes_sign_up_unless_both_are_wanted() {
+    fn operator_secret_closes_sign_up_unless_both_are_enabled() {
         let mut settings = AuthSettings::default();
         assert!(settings.signup_is_open());
         settings.hs256_secret = Some("x".repeat(32));

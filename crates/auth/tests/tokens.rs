@@ -30,13 +30,13 @@ fn good() -> Value {
 }
 
 /// Who, and until when.
-type Said = (UserId, Timestamp);
+type TokenFact = (UserId, Timestamp);
 
-fn good_claims() -> Said {
+fn good_claims() -> TokenFact {
     (alice(), Timestamp::from_millis(1_800_003_600_000))
 }
 
-fn said(claims: Claims) -> Said {
+fn said(claims: Claims) -> TokenFact {
     let until = claims.expires_at();
     (claims.user, until)
 }
@@ -95,7 +95,7 @@ fn signed_with_secret(claims: &Value) -> String {
 }
 
 #[test]
-fn a_minted_token_says_who_and_until_when() {
+fn minted_token_has_user_and_expiry() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings::default());
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
@@ -105,7 +105,7 @@ fn a_minted_token_says_who_and_until_when() {
 }
 
 #[test]
-fn a_minted_token_lives_to_the_millisecond_it_was_asked_for() {
+fn minted_token_expires_at_the_requested_millisecond() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings::default());
     let token = tokens.mint(&alice(), Duration::from_secs(1), NOW).unwrap().token;
@@ -114,7 +114,7 @@ fn a_minted_token_lives_to_the_millisecond_it_was_asked_for() {
 }
 
 #[test]
-fn the_servers_own_key_has_mode_0600_and_survives_reopening() {
+fn generated_token_key_has_mode_0600_and_survives_reopening() {
     let world = World::new();
     let token = world.tokens(&AuthSettings::default()).mint(&alice(), HOUR, NOW).unwrap().token;
     let mode = fs::metadata(world.directory.path().join("token.key")).unwrap().permissions().mode();
@@ -123,14 +123,14 @@ fn the_servers_own_key_has_mode_0600_and_survives_reopening() {
 }
 
 #[test]
-fn another_servers_token_is_refused() {
+fn token_of_another_server_is_refused() {
     let token = World::new().tokens(&AuthSettings::default()).mint(&alice(), HOUR, NOW).unwrap().token;
     let here = World::new();
     assert_eq!(here.tokens(&AuthSettings::default()).verify(&token, NOW), Err(TokenError::BadSignature));
 }
 
 #[test]
-fn the_operators_shared_secret_verifies_their_tokens_and_mints() {
+fn operator_shared_secret_verifies_and_mints() {
     let world = World::new();
     let tokens = world.shared_secret();
     assert_eq!(tokens.verify(&signed_with_secret(&good()), NOW).map(said), Ok(good_claims()));
@@ -140,7 +140,7 @@ fn the_operators_shared_secret_verifies_their_tokens_and_mints() {
 }
 
 #[test]
-fn an_ed25519_public_key_verifies_and_never_mints() {
+fn ed25519_public_key_verifies_and_cannot_mint() {
     let key = Ed25519::generate();
     let world = World::new();
     let tokens = world.public_key(&key.public_pem());
@@ -153,7 +153,7 @@ fn an_ed25519_public_key_verifies_and_never_mints() {
 }
 
 #[test]
-fn an_rsa_public_key_verifies_in_both_spellings_of_pem() {
+fn rsa_public_key_verifies_in_both_pem_formats() {
     let key = Rsa::fixture();
     let token = assemble(&json!({"alg": "RS256"}), &good(), |message| key.sign(message));
     for pem in [RSA_PUBLIC_PEM, include_str!("fixtures/rsa_public_pkcs1.pem")] {
@@ -165,7 +165,7 @@ fn an_rsa_public_key_verifies_in_both_spellings_of_pem() {
 }
 
 #[test]
-fn a_key_set_chooses_by_kid() {
+fn key_set_selects_the_key_by_kid() {
     let (first, second, rsa) = (Ed25519::generate(), Ed25519::generate(), Rsa::fixture());
     let world = World::new();
     let tokens = world.key_set(json!([first.jwk("one"), second.jwk("two"), rsa.jwk("three")]));
@@ -182,7 +182,7 @@ fn a_key_set_chooses_by_kid() {
 }
 
 #[test]
-fn a_key_set_leaves_out_what_is_not_for_verifying() {
+fn key_set_ignores_keys_that_are_not_for_signatures() {
     let key = Ed25519::generate();
     let encryption_key = Ed25519::generate();
     let mut for_encryption = encryption_key.jwk("e");
@@ -199,7 +199,7 @@ fn a_key_set_leaves_out_what_is_not_for_verifying() {
 }
 
 #[test]
-fn algorithm_none_is_refused_whatever_keys_there_are() {
+fn algorithm_none_is_refused_with_every_key() {
     let world = World::new();
     for tokens in
         [world.shared_secret(), world.public_key(RSA_PUBLIC_PEM), world.tokens(&AuthSettings::default())]
@@ -212,7 +212,7 @@ fn algorithm_none_is_refused_whatever_keys_there_are() {
 }
 
 #[test]
-fn a_public_key_is_never_taken_for_a_shared_secret() {
+fn public_key_is_never_used_as_a_shared_secret() {
     let ed25519 = Ed25519::generate();
     for pem in [RSA_PUBLIC_PEM.to_owned(), ed25519.public_pem()] {
         let world = World::new();
@@ -226,7 +226,7 @@ fn a_public_key_is_never_taken_for_a_shared_secret() {
 }
 
 #[test]
-fn a_good_signature_under_another_algorithms_name_is_refused() {
+fn signature_with_a_mismatched_algorithm_is_refused() {
     let world = World::new();
     for name in ["HS384", "HS512", "RS256", "EdDSA", "ES256"] {
         let token = assemble(&json!({ "alg": name }), &good(), |message| hs256(SECRET.as_bytes(), message));
@@ -235,7 +235,7 @@ fn a_good_signature_under_another_algorithms_name_is_refused() {
 }
 
 #[test]
-fn a_token_that_was_tampered_with_is_refused_wherever_it_was_changed() {
+fn token_with_any_changed_byte_is_refused() {
     let world = World::new();
     let tokens = world.shared_secret();
     let token = signed_with_secret(&good());
@@ -254,7 +254,7 @@ fn a_token_that_was_tampered_with_is_refused_wherever_it_was_changed() {
 }
 
 #[test]
-fn a_token_that_was_good_before_is_held_against_the_clock_again() {
+fn cached_token_is_checked_for_expiry_again() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings { leeway_seconds: 5, ..shared_secret() });
     let token = signed_with_secret(&json!({"sub": "alice", "exp": 1_800_003_600, "nbf": 1_800_000_004}));
@@ -271,7 +271,7 @@ fn a_token_that_was_good_before_is_held_against_the_clock_again() {
 }
 
 #[test]
-fn a_token_that_was_good_before_is_refused_with_one_letter_changed() {
+fn cached_token_with_one_changed_letter_is_refused() {
     let world = World::new();
     let tokens = world.shared_secret();
     let token = signed_with_secret(&good());
@@ -287,7 +287,7 @@ fn a_token_that_was_good_before_is_refused_with_one_letter_changed() {
 }
 
 #[test]
-fn what_one_key_found_good_means_nothing_to_another() {
+fn token_cached_for_one_key_is_not_valid_for_another() {
     let world = World::new();
     let token = signed_with_secret(&good());
     assert_eq!(world.shared_secret().verify(&token, NOW).map(said), Ok(good_claims()));
@@ -301,7 +301,7 @@ fn what_one_key_found_good_means_nothing_to_another() {
 }
 
 #[test]
-fn what_is_not_a_token_is_malformed() {
+fn text_that_is_no_token_is_malformed() {
     let world = World::new();
     let tokens = world.shared_secret();
     let huge = signed_with_secret(&json!({"sub": "alice", "exp": 1_800_003_600, "x": "x".repeat(20_000)}));
@@ -311,7 +311,7 @@ fn what_is_not_a_token_is_malformed() {
 }
 
 #[test]
-fn a_token_needs_sub_and_exp_of_the_right_kind() {
+fn token_without_valid_sub_and_exp_is_refused() {
     let world = World::new();
     for claims in [
         json!({"exp": 1_800_003_600}),
@@ -332,7 +332,7 @@ fn a_token_needs_sub_and_exp_of_the_right_kind() {
 }
 
 #[test]
-fn times_are_held_against_the_given_moment_and_the_leeway() {
+fn token_times_are_compared_with_now_and_the_leeway() {
     let world = World::new();
     let strict = world.shared_secret();
     let lenient = world.tokens(&AuthSettings { leeway_seconds: 5, ..shared_secret() });
@@ -349,7 +349,7 @@ fn times_are_held_against_the_given_moment_and_the_leeway() {
 
 /// What was issued in the future could not be revoked until then.
 #[test]
-fn a_token_of_another_issuer_says_that_it_was_issued_a_minute_from_now_at_most() {
+fn iat_of_another_issuer_is_capped_one_minute_ahead() {
     let world = World::new();
     let (strict, lenient) =
         (world.shared_secret(), world.tokens(&AuthSettings { leeway_seconds: 90, ..shared_secret() }));
@@ -360,7 +360,8 @@ fn a_token_of_another_issuer_says_that_it_was_issued_a_minute_from_now_at_most()
     assert!(strict.verify(&ahead, NOW.plus_millis(2_000)).is_ok(), "its time has come");
     assert!(lenient.verify(&ahead, NOW).is_ok());
     assert_eq!(lenient.verify(&issued(1_800_000_092), NOW), Err(TokenError::NotYetValid));
-    // Tokens of the server are above what was revoked, wherever its clock went since, whoever else has its key.
+    // A token minted by the server is newer than every revocation, whatever its clock did since,
+    // and also if the operator has the same key.
     for own in [world.tokens(&AuthSettings::default()), strict] {
         let later = NOW.plus_millis(1_000_000);
         let minted = own.mint_as_issued(&alice(), Duration::from_secs(60), NOW, later).unwrap();
@@ -369,7 +370,7 @@ fn a_token_of_another_issuer_says_that_it_was_issued_a_minute_from_now_at_most()
 }
 
 #[test]
-fn a_date_beyond_all_time_does_no_harm() {
+fn extreme_token_dates_do_not_panic() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings { leeway_seconds: 5, ..shared_secret() });
     let far = signed_with_secret(&json!({"sub": "alice", "exp": 1e300}));
@@ -404,7 +405,7 @@ fn issuer_and_audience_are_checked_when_set() {
 }
 
 #[test]
-fn a_header_that_must_be_understood_and_is_not_is_refused() {
+fn unknown_critical_header_is_refused() {
     let world = World::new();
     let header = json!({"alg": "HS256", "crit": ["b64"], "b64": false});
     let token = assemble(&header, &good(), |message| hs256(SECRET.as_bytes(), message));
@@ -412,7 +413,7 @@ fn a_header_that_must_be_understood_and_is_not_is_refused() {
 }
 
 #[test]
-fn nobody_mints_beyond_the_bounds() {
+fn minting_outside_the_ttl_bounds_is_refused() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings {
         token_ttl_seconds: 60,
@@ -426,7 +427,7 @@ fn nobody_mints_beyond_the_bounds() {
 }
 
 #[test]
-fn a_key_file_that_cannot_be_used_is_named_with_what_was_expected() {
+fn unusable_key_file_is_named_with_the_expected_format() {
     let world = World::new();
     let private = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
     for (content, expected) in [
@@ -452,7 +453,7 @@ fn a_key_file_that_cannot_be_used_is_named_with_what_was_expected() {
 }
 
 #[test]
-fn settings_that_cannot_work_are_named() {
+fn invalid_auth_settings_are_named() {
     let world = World::new();
     let defaults = AuthSettings::default;
     for (settings, name) in [
@@ -480,7 +481,7 @@ fn debug_output_shows_no_secret_and_no_token() {
 }
 
 #[test]
-fn two_tokens_made_in_the_same_moment_differ_and_each_says_when() {
+fn tokens_minted_in_one_millisecond_differ_and_carry_iat() {
     let world = World::new();
     let tokens = world.tokens(&AuthSettings::default());
     let later = NOW.plus_millis(1);
@@ -496,7 +497,7 @@ fn two_tokens_made_in_the_same_moment_differ_and_each_says_when() {
 }
 
 #[test]
-fn a_token_that_does_not_say_when_it_was_issued_counts_as_the_oldest() {
+fn token_without_iat_counts_as_the_oldest() {
     let world = World::new();
     let tokens = world.shared_secret();
     let issued = |claims: Value| tokens.verify(&signed_with_secret(&claims), NOW).unwrap().token.issued_at;
@@ -506,7 +507,7 @@ fn a_token_that_does_not_say_when_it_was_issued_counts_as_the_oldest() {
 }
 
 #[test]
-fn what_a_token_is_known_by_is_what_was_signed_whoever_signed_it() {
+fn token_fingerprint_depends_on_the_signed_part_only() {
     let world = World::new();
     let print = |tokens: &Tokens, secret: &[u8], claims: &Value| {
         let header = json!({"alg": "HS256", "typ": "JWT"});

@@ -39,14 +39,14 @@ const FSYNCS: usize = 2_000;
 const FSYNCS_FOR: Duration = Duration::from_secs(2);
 
 /// A preallocated file that is overwritten in a loop, like a log that recycles its segments.
-struct Tape {
+struct RecycledFile {
     path: PathBuf,
     file: File,
     offset: u64,
 }
 
-impl Tape {
-    fn prepare(directory: &Path) -> io::Result<Tape> {
+impl RecycledFile {
+    fn prepare(directory: &Path) -> io::Result<RecycledFile> {
         let path = directory.join("bare.log");
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path)?;
         let zeros = vec![0; 1 << 20];
@@ -54,7 +54,7 @@ impl Tape {
             file.write_all_at(&zeros, mebibyte << 20)?;
         }
         file.sync_all()?;
-        Ok(Tape { path, file, offset: 0 })
+        Ok(RecycledFile { path, file, offset: 0 })
     }
 
     /// Appends `bytes`, syncs the file and returns the duration of the sync.
@@ -81,7 +81,7 @@ fn noise(bytes: usize) -> Vec<u8> {
 /// Measures the latency of one append and its sync on an otherwise idle disk.
 pub fn one_fsync(directory: &Path) -> Result<Latencies, BenchError> {
     let measured = || -> io::Result<Latencies> {
-        let mut tape = Tape::prepare(directory)?;
+        let mut tape = RecycledFile::prepare(directory)?;
         let (record, all) = (noise(SMALL_RECORD_BYTES), Latencies::default());
         let until = Instant::now() + FSYNCS_FOR;
         for _ in 0..FSYNCS {
@@ -100,7 +100,7 @@ pub fn one_fsync(directory: &Path) -> Result<Latencies, BenchError> {
 
 /// Writes and syncs batches of the given sizes in sequence, for at most `at_most`.
 pub fn replay(directory: &Path, batches: &[BatchSize], at_most: Duration) -> io::Result<BareLog> {
-    let mut tape = Tape::prepare(directory)?;
+    let mut tape = RecycledFile::prepare(directory)?;
     let bytes = noise(batches.iter().map(|batch| batch.bytes).max().unwrap_or(0));
     let sync = Latencies::default();
     let mut messages = 0;
@@ -183,7 +183,7 @@ impl Queue {
 
 /// The writer thread: takes all waiting records, writes and syncs them as one batch, and replies.
 /// Returns the number of syncs.
-fn write(mut tape: Tape, queue: &Queue) -> io::Result<u64> {
+fn write(mut tape: RecycledFile, queue: &Queue) -> io::Result<u64> {
     let (mut taken, mut batch, mut syncs) = (VecDeque::new(), Vec::new(), 0);
     loop {
         queue.take(&mut taken);
@@ -214,7 +214,7 @@ pub async fn group_commit(
     at_most: Duration,
 ) -> Result<GroupCommit, BenchError> {
     let in_directory = |error| BenchError::Io { path: directory.to_owned(), error };
-    let tape = Tape::prepare(directory).map_err(in_directory)?;
+    let tape = RecycledFile::prepare(directory).map_err(in_directory)?;
     let queue = Arc::new(Queue::default());
     let writer = std::thread::spawn({
         let queue = Arc::clone(&queue);
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn every_caller_of_the_bare_log_is_answered_and_syncs_are_shared() {
+    async fn bare_log_answers_every_caller_and_shares_syncs() {
         let directory = tempfile::tempdir().unwrap();
         let found = group_commit(directory.path(), 50, 100, 5_000, Duration::from_secs(60)).await.unwrap();
         assert_eq!(found.acks.count(), 5_000);

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_a_million_connections_come_from_as_many_places() {
+    fn half_a_million_connections_use_distinct_source_addresses() {
         let all: std::collections::HashSet<SocketAddr> = (0..500_000).map(source).collect();
         assert_eq!(all.len(), 500_000);
         assert!(all.iter().all(|from| from.ip().is_loopback() && from.port() < 32_768));

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_within_a_bucket() {
+    fn quantiles_are_exact_within_a_bucket() {
         let latencies = Latencies::default();
         for ms in 1..=1000 {
             latencies.record(Duration::from_millis(ms));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_latency_lies_in_its_bucket() {
+    fn every_latency_is_inside_its_bucket() {
         for us in (0..100_000).chain([1 << 30, (1 << 36) + 12345]) {
             let bucket = bucket_of(us);
             assert!(upper_edge_us(bucket) >= us && (bucket == 0 || upper_edge_us(bucket - 1) < us), "{us}");

@@ -1,5 +1,5 @@
-//! Benchmarks for Bluetick. Every workload returns a [`Report`]. docs/benchmarks.md explains the
-//! figures.
+//! Benchmarks for Bluetick. Every workload returns a [`Report`]. docs/explanation/performance.md
+//! explains the figures.
 
 pub mod archive;
 pub mod attack;

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_of_every_size_are_found_wherever_the_bytes_are_cut() {
+    fn frames_of_every_size_are_found_in_any_split_of_bytes() {
         let bytes: Vec<u8> = [5, 100, 300, 70_000].map(|size| frame(&message(size))).concat();
         for cut in (0..400).chain([5_000, bytes.len() - 1, bytes.len()]) {
             let mut found = Vec::new();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_of_a_frame_is_its_type() {
+    fn frame_kind_is_read_from_its_type() {
         for (json, kind) in [
             (r#"{"type":"message","seq":1}"#, Kind::Message),
             (r#"{"type":"ack","seq":1}"#, Kind::Ack),

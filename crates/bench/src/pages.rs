@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_whole_when_its_body_is() {
+    fn response_is_complete_with_its_body() {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
         for cut in 0..answer.len() {
             assert_eq!(whole_answer(&answer[..cut]).unwrap(), None, "{cut}");
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_200_is_an_error() {
+    fn response_other_than_200_is_an_error() {
         let error = whole_answer(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n").unwrap_err();
         assert!(error.to_string().contains("429"), "{error}");
     }

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_figures_in_the_order_they_were_given() {
+    fn table_lists_figures_in_the_given_order() {
         let expected = "pairs: pairs 2,000, window 1\n\n\
             stored and acknowledged          123,457 /s\n\
             send to ack                        0.031 ms p50   0.031 p99   0.031 p99.9   0.0 max\n\
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_has_the_same_figures_by_key() {
+    fn json_has_the_same_figures_by_key() {
         let json: serde_json::Value = serde_json::from_str(&report().json()).unwrap();
         assert_eq!(json["workload"], "pairs");
         assert_eq!(json["parameters"]["pairs"], 2_000);

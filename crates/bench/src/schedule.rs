@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_at_even_distances_and_senders_take_turns() {
+    fn schedule_spaces_messages_evenly_and_alternates_senders() {
         let schedule = Schedule::new(1_000, 4);
         let mut all: Vec<(Duration, usize)> = Vec::new();
         for number in 0..3 {
@@ -142,13 +142,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_divides_no_second_is_kept_without_drift() {
+    fn uneven_rate_does_not_drift() {
         let schedule = Schedule::new(7_777, 3);
         assert_eq!(schedule.moment(7_777 * 3_600), Duration::from_secs(3_600));
     }
 
     #[test]
-    fn what_is_due_by_a_moment_is_what_has_a_moment_not_later() {
+    fn due_messages_are_those_scheduled_up_to_now() {
         for rate in [1, 3, 999, 7_777, 100_000, 1_000_000_000] {
             let schedule = Schedule::new(rate, 3);
             for nanos in [0, 1, 999, 1_000, 333_333_333, 333_333_334, 1_000_000_000, 86_399_123_456_789] {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turns_of_all_senders_are_all_turns() {
+    fn turns_of_all_senders_cover_the_schedule() {
         let schedule = Schedule::new(10, 3);
         for turns in 0..20 {
             let of_each: Vec<u64> = (0..3).map(|sender| schedule.of_sender(sender, turns)).collect();

@@ -21,7 +21,7 @@ use crate::ground::{Ground, Run};
 use crate::latencies::Latencies;
 use crate::measure::{Spent, Usage, disk_bytes, peak_bytes, resident_bytes};
 use crate::progress::{Progress, step};
-use crate::watcher::{Watched, Watcher};
+use crate::watcher::{CollectedReports, ReportCollector};
 use crate::workload::{Dice, Popularity, texts};
 use crate::{BenchError, Report};
 
@@ -54,7 +54,7 @@ async fn measure(bench: &StoreBench) -> Result<Report, BenchError> {
         .parameter("body_bytes", bench.body_bytes as u64);
     let mut report = bench.ground.describe(report);
     let directory = bench.ground.directory();
-    let watcher = Arc::new(Watcher::default());
+    let watcher = Arc::new(ReportCollector::default());
     let opening = Instant::now();
     let store = open(bench, &watcher)?;
     let opened = opening.elapsed();
@@ -118,7 +118,7 @@ async fn measure(bench: &StoreBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-fn open(bench: &StoreBench, watcher: &Arc<Watcher>) -> Result<Arc<EmbeddedStore>, BenchError> {
+fn open(bench: &StoreBench, watcher: &Arc<ReportCollector>) -> Result<Arc<EmbeddedStore>, BenchError> {
     let settings = StoreSettings { data_dir: bench.ground.directory.clone(), ..bench.settings.clone() };
     let observer: Arc<dyn StoreObserver> = watcher.clone();
     let parts = StoreParts { observer, ..StoreParts::new(settings) };
@@ -161,7 +161,7 @@ async fn send_all(
     store: &Arc<EmbeddedStore>,
     bench: &StoreBench,
     pairs: &Arc<Vec<Pair>>,
-    watcher: &Arc<Watcher>,
+    watcher: &Arc<ReportCollector>,
 ) -> Result<Arc<Latencies>, BenchError> {
     let mut dice = Dice::new(7);
     let texts = Arc::new(texts(bench.body_bytes, 4096, &mut dice));
@@ -261,7 +261,7 @@ async fn read_pages(
 struct Results {
     sending: Spent,
     closing: Spent,
-    watched: Watched,
+    watched: CollectedReports,
     acks: Arc<Latencies>,
     replayed: BareLog,
     group_commit: GroupCommit,

@@ -108,13 +108,13 @@ pub struct Sender {
 
 /// The frames that one read returned.
 #[derive(Default)]
-struct Came {
+struct ReceivedFrames {
     messages: u64,
     acks: u64,
     error: Option<String>,
 }
 
-impl Came {
+impl ReceivedFrames {
     fn see(&mut self, kind: Kind, json: &[u8]) {
         match kind {
             Kind::Message => self.messages += 1,
@@ -169,7 +169,7 @@ impl Sender {
             } else if waiting.is_empty() {
                 return Ok(self);
             }
-            let mut came = Came::default();
+            let mut came = ReceivedFrames::default();
             self.line.frames(|kind, json| came.see(kind, json)).await?;
             came.count(&mut waiting, &tally)?;
         }
@@ -201,7 +201,7 @@ impl Sender {
                 }
                 self.line.flush().await?;
             }
-            let mut came = Came::default();
+            let mut came = ReceivedFrames::default();
             tokio::select! {
                 biased;
                 read = self.line.frames(|kind, json| came.see(kind, json)) => read?,
@@ -220,7 +220,7 @@ pub async fn receive(
 ) -> Result<(), BenchError> {
     let (mut count, mut acknowledged) = (0, 0);
     loop {
-        let mut came = Came::default();
+        let mut came = ReceivedFrames::default();
         line.frames(|kind, json| came.see(kind, json)).await?;
         count += came.messages;
         came.count(&mut VecDeque::new(), &tally)?;
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_numbered_template_is_what_the_client_would_send() {
+    fn numbered_template_equals_the_clients_frame() {
         let conversation_id = ConversationId::group([7; 15]);
         let mut template = Template::new(conversation_id, "see you");
         for number in [1, 0xabc, 0xffff_ffff_ffff] {

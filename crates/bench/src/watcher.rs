@@ -10,12 +10,12 @@ use crate::latencies::Latencies;
 
 /// Collects the store's commit and checkpoint reports.
 #[derive(Default)]
-pub struct Watcher {
+pub struct ReportCollector {
     pub committed: AtomicU64,
-    state: Mutex<Option<Watched>>,
+    state: Mutex<Option<CollectedReports>>,
 }
 
-pub struct Watched {
+pub struct CollectedReports {
     pub batches: Vec<BatchSize>,
     pub batch_count: u64,
     pub sync: Latencies,
@@ -25,10 +25,10 @@ pub struct Watched {
 /// Upper bound on recorded batches, which the bare log replays. It bounds memory use.
 const REPLAYED_BATCHES: usize = 200_000;
 
-impl Watcher {
-    fn with<T>(&self, act: impl FnOnce(&mut Watched) -> T) -> T {
+impl ReportCollector {
+    fn with<T>(&self, act: impl FnOnce(&mut CollectedReports) -> T) -> T {
         let mut state = self.state.lock().expect("watching does not panic");
-        act(state.get_or_insert_with(|| Watched {
+        act(state.get_or_insert_with(|| CollectedReports {
             batches: Vec::new(),
             batch_count: 0,
             sync: Latencies::default(),
@@ -37,14 +37,14 @@ impl Watcher {
     }
 
     /// Returns everything collected so far and resets the collection.
-    pub fn take(&self) -> Watched {
+    pub fn take(&self) -> CollectedReports {
         self.committed.store(0, Ordering::Relaxed);
         self.with(|_| {});
         self.state.lock().expect("watching does not panic").take().expect("it was just filled")
     }
 }
 
-impl StoreObserver for Watcher {
+impl StoreObserver for ReportCollector {
     fn committed(&self, report: CommitReport) {
         self.committed.fetch_add(report.messages as u64, Ordering::Relaxed);
         self.with(|watched| {

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn popularity_reaches_every_rank_and_prefers_the_first() {
+    fn popularity_covers_every_rank_and_prefers_the_first() {
         let popularity = Popularity::new(10);
         let mut dice = Dice::new(1);
         let mut counts = [0; 10];

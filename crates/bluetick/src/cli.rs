@@ -33,7 +33,9 @@ pub use self::migrate::MigrateArgs;
 pub use self::plan::PlanArgs;
 pub use self::restore::RestoreArgs;
 pub use self::restored::PutBackArgs;
-pub use self::tables::{RestoredArgs, TablesArgs, TablesCommand};
+pub use self::tables::TablesCommand;
+#[cfg(feature = "fleet")]
+pub use self::tables::{RestoredArgs, TablesArgs};
 use crate::settings::Flags;
 
 #[derive(Debug, Parser)]
@@ -48,39 +50,39 @@ Without a command, `bluetick` is `bluetick serve`.
 
 Examples:
   bluetick                          start the server on http://127.0.0.1:8080/, data in ./bluetick-data
-  bluetick user add alice           make a user, also while the server runs
+  bluetick user add alice           create a user, also while the server runs
   bluetick token alice --ttl 1h     print a token for alice
   bluetick chat --user alice        chat in this terminal
   bluetick archive status           show where old messages are
   bluetick backup /backups/monday   copy everything, also while the server runs
-  bluetick check                    look through the data directory for damage
+  bluetick check                    check the data directory for damage
   bluetick config example           print a settings file to start from
-  bluetick plan --explain           work out what a fleet needs and costs
-  bluetick tables create            make the tables of a fleet
+  bluetick plan --explain           calculate what a fleet needs and costs
+  bluetick tables create            create the tables of a fleet
   bluetick migrate --from DIR       copy a data directory into them
 
-`bluetick COMMAND --help` tells more about each.";
+`bluetick COMMAND --help` describes each command.";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Start the server
     Serve(ServeArgs),
-    /// Make users, change their passwords, look at them
+    /// Create users, change their passwords, show them
     #[command(subcommand)]
     User(UserCommand),
-    /// Move old messages to an archive and back, and look after it
+    /// Move old messages to an archive and back, and verify it
     #[command(subcommand)]
     Archive(ArchiveCommand),
-    /// Delete messages for good
+    /// Delete messages permanently
     #[command(subcommand)]
     Erase(EraseCommand),
-    /// Copy everything to another place, also while the server runs
+    /// Copy everything to another directory, also while the server runs
     Backup(BackupArgs),
-    /// Make a data directory of a backup
+    /// Create a data directory from a backup
     Restore(RestoreArgs),
     /// Tell clients to drop their caches, after an earlier copy of the data directory was put back
     Restored(PutBackArgs),
-    /// Look through a data directory for damage
+    /// Check a data directory for damage
     Check(CheckArgs),
     /// Print a token for a user
     Token(TokenArgs),
@@ -91,11 +93,11 @@ pub enum Command {
     Config(ConfigCommand),
     /// Measure how fast Bluetick is on this machine
     Bench(Box<BenchArgs>),
-    /// Ask a server on this machine whether it takes work
+    /// Check whether a server on this machine accepts requests
     Health(HealthArgs),
-    /// Work out what a fleet needs and what it costs
+    /// Calculate what a fleet needs and what it costs
     Plan(Box<PlanArgs>),
-    /// Make the tables of a fleet, and check them
+    /// Create the tables of a fleet, and check them
     #[command(subcommand)]
     Tables(TablesCommand),
     /// List conversations that were too busy for one partition of a fleet's tables
@@ -156,13 +158,13 @@ Examples:
 #[derive(Debug, Subcommand)]
 #[command(after_help = USER_HELP)]
 pub enum UserCommand {
-    /// Make a user who can log in
+    /// Create a user who can log in
     #[command(after_help = USER_ADD_HELP)]
     Add(UserAddArgs),
     /// Give a user a new password
     #[command(after_help = USER_PASSWORD_HELP)]
     Password(UserPasswordArgs),
-    /// Log a user out everywhere: every token given before is void
+    /// Log a user out everywhere: every earlier token becomes invalid
     #[command(after_help = USER_REVOKE_HELP)]
     Revoke(UserRevokeArgs),
     /// Show what is stored about a user
@@ -263,7 +265,7 @@ pub struct PasswordArgs {
     /// Read the password from standard input, up to the end of the first line
     #[arg(long)]
     pub password_stdin: bool,
-    /// Make a password and print it
+    /// Generate a password and print it
     #[arg(long)]
     pub generate: bool,
 }
@@ -311,7 +313,7 @@ pub struct ChatArgs {
     /// A token instead of a password [default: $BLUETICK_TOKEN]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
-    /// Make a new account
+    /// Create a new account
     #[arg(long, conflicts_with = "token")]
     pub sign_up: bool,
     /// Forget the log-in of last time, and all that is kept of it here; unsent messages too

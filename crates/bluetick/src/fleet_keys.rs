@@ -8,9 +8,9 @@ use std::path::Path;
 use bluetick_core::ports::{Random, SystemRandom};
 use bluetick_store_cloud::CloudStore;
 
+use crate::commands::token::TOKEN_KEY;
 use crate::failure::Failure;
 
-pub const TOKEN_KEY: &str = "token.key";
 pub const NAMES: [&str; 2] = [TOKEN_KEY, "admin.key"];
 
 /// Writes the keys of the fleet to the data directory, where a node reads them like a single server

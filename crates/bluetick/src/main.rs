@@ -8,8 +8,12 @@ mod cli;
 mod commands;
 mod failure;
 mod figures;
+#[cfg(feature = "fleet")]
 mod fleet_keys;
+#[cfg(feature = "fleet")]
+mod fleet_store;
 mod logging;
+#[cfg(feature = "fleet")]
 mod migrate;
 mod output;
 mod plan;
@@ -27,6 +31,10 @@ use clap::Parser;
 use rustix::fs::Mode;
 
 use crate::cli::{Cli, Command};
+#[cfg(not(feature = "fleet"))]
+use crate::failure::Failure;
+#[cfg(not(feature = "fleet"))]
+use crate::settings::NO_FLEET_ENGINE;
 
 /// jemalloc uses a quarter less CPU time per message than the system allocator. It also returns
 /// memory to the system after a load peak.
@@ -53,9 +61,14 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => commands::bench::run(arguments),
         Command::Health(arguments) => commands::health::run(arguments),
         Command::Plan(arguments) => commands::plan::run(arguments),
+        #[cfg(feature = "fleet")]
         Command::Tables(command) => commands::tables::run(command),
+        #[cfg(feature = "fleet")]
         Command::Hot(arguments) => commands::hot::run(arguments),
+        #[cfg(feature = "fleet")]
         Command::Migrate(arguments) => commands::migrate::run(arguments),
+        #[cfg(not(feature = "fleet"))]
+        Command::Tables(_) | Command::Hot(_) | Command::Migrate(_) => Err(Failure::usage(NO_FLEET_ENGINE)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -9,13 +9,13 @@ use std::fs;
 use support::Shell;
 
 #[test]
-fn the_version_is_the_packages() {
+fn version_flag_prints_the_package_version() {
     let printed = Shell::new().run(&["--version"]).printed();
     assert_eq!(printed, format!("bluetick {}\n", env!("CARGO_PKG_VERSION")));
 }
 
 #[test]
-fn every_help_teaches_by_example() {
+fn every_help_contains_an_example() {
     for arguments in [
         &["--help"][..],
         &["serve", "--help"],
@@ -49,7 +49,7 @@ fn every_help_teaches_by_example() {
 }
 
 #[test]
-fn an_unknown_command_is_refused_with_a_suggestion() {
+fn unknown_command_exits_with_2_and_a_suggestion() {
     let outcome = Shell::new().run(&["serv"]);
     assert_eq!(outcome.code, 2);
     assert!(outcome.stderr.contains("serve"), "{}", outcome.stderr);
@@ -71,21 +71,21 @@ fn config_check_shows_every_layer_with_its_source() {
 }
 
 #[test]
-fn config_check_makes_nothing() {
+fn config_check_creates_no_file() {
     let shell = Shell::new();
     shell.run(&["config", "check", "--listen", "127.0.0.1:0"]).printed();
     assert_eq!(fs::read_dir(shell.directory.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn config_example_is_a_file_that_config_check_accepts() {
+fn config_example_passes_config_check() {
     let shell = Shell::new();
     shell.file("bluetick.toml", &shell.run(&["config", "example"]).printed());
     shell.run(&["config", "check", "--listen", "127.0.0.1:0"]).printed();
 }
 
 #[test]
-fn every_command_refuses_wrong_settings_before_it_does_anything() {
+fn invalid_settings_stop_every_command_before_it_writes() {
     let shell = Shell::new();
     shell.file("bluetick.toml", "[limits]\nsend_per_second = 1\n");
     for arguments in [
@@ -104,13 +104,13 @@ fn every_command_refuses_wrong_settings_before_it_does_anything() {
 }
 
 #[test]
-fn a_missing_named_file_is_refused_by_name() {
+fn missing_config_file_is_reported_by_name() {
     let sentence = Shell::new().run(&["serve", "--config", "missing.toml"]).refused();
     assert_eq!(sentence, "bluetick: there is no settings file missing.toml (named by --config)\n");
 }
 
 #[test]
-fn an_unknown_variable_is_refused_by_name() {
+fn unknown_variable_is_reported_by_name() {
     let sentence = Shell::new().run_with(("BLUETICK_SERVER__LISTN", "x"), &["serve"]).refused();
     assert!(
         sentence.contains("BLUETICK_SERVER__LISTN") && sentence.contains("BLUETICK_SERVER__LISTEN"),
@@ -119,7 +119,7 @@ fn an_unknown_variable_is_refused_by_name() {
 }
 
 #[test]
-fn a_token_goes_alone_to_standard_output_and_its_key_to_the_data_directory() {
+fn token_prints_one_line_and_creates_the_key_in_the_data_directory() {
     let shell = Shell::new();
     let printed = shell.run(&["token", "alice", "--ttl", "1h", "--data-dir", "data"]).printed();
     assert_eq!(printed.lines().count(), 1);
@@ -128,7 +128,7 @@ fn a_token_goes_alone_to_standard_output_and_its_key_to_the_data_directory() {
 }
 
 #[test]
-fn token_without_a_data_directory_is_signed_only_with_no_reserve_and_a_shared_secret() {
+fn token_without_data_directory_requires_no_reserve_and_shared_secret() {
     let shell = Shell::new();
     let secret = ("BLUETICK_AUTH__HS256_SECRET", "the operator's shared secret, 32+ bytes");
     let message = shell.run_with(secret, &["token", "alice"]).refused();
@@ -141,7 +141,7 @@ fn token_without_a_data_directory_is_signed_only_with_no_reserve_and_a_shared_se
 }
 
 #[test]
-fn a_token_nobody_may_have_is_refused() {
+fn token_with_invalid_ttl_or_name_is_refused() {
     let shell = Shell::new();
     let sentence = shell.run(&["token", "alice", "--ttl", "365d"]).refused();
     assert!(sentence.contains("at most 7776000 seconds"), "{sentence}");
@@ -151,13 +151,13 @@ fn a_token_nobody_may_have_is_refused() {
 }
 
 #[test]
-fn a_password_is_asked_for_on_a_terminal_only() {
+fn user_add_without_a_terminal_names_the_password_flags() {
     let sentence = Shell::new().run(&["user", "add", "alice"]).refused();
     assert!(sentence.contains("--password-stdin") && sentence.contains("--generate"), "{sentence}");
 }
 
 #[test]
-fn a_short_password_is_refused_before_anything_is_stored() {
+fn short_password_is_refused_before_any_write() {
     let shell = Shell::new();
     let sentence = shell.run_with_input("short\n", &["user", "add", "alice", "--password-stdin"]).refused();
     assert_eq!(sentence, "bluetick: a password has 8 to 1024 bytes\n");
@@ -165,7 +165,7 @@ fn a_short_password_is_refused_before_anything_is_stored() {
 }
 
 #[test]
-fn a_number_beyond_all_sense_is_refused_before_it_does_harm() {
+fn too_large_number_is_refused_with_its_maximum() {
     let shell = Shell::new();
     for key in [
         "SERVER__DRAIN_SECONDS",
@@ -183,7 +183,7 @@ fn a_number_beyond_all_sense_is_refused_before_it_does_harm() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_or_a_full_disk_is_no_reason_to_panic() {
+fn closed_pipe_exits_with_0_and_full_disk_with_1() {
     let shell = Shell::new();
     let into =
         |target: std::process::Stdio| shell.command(&["config", "example"]).stdout(target).output().unwrap();

@@ -43,9 +43,12 @@ fn deployed() -> Vec<(PathBuf, String)> {
     found
 }
 
+/// All guides, and the explanation of the fleet.
 fn operators_documents() -> Vec<(PathBuf, String)> {
-    let documents = ["docs/operate.md", "docs/fleet.md"].map(|name| root().join(name));
-    documents.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
+    let guides = fs::read_dir(root().join("docs/guides")).unwrap().map(|entry| entry.unwrap().path());
+    let paths: Vec<PathBuf> = guides.chain([root().join("docs/explanation/fleet.md")]).collect();
+    assert!(paths.len() > 10, "docs/guides has become small");
+    paths.into_iter().map(|path| (path.clone(), fs::read_to_string(path).unwrap())).collect()
 }
 
 /// The keys of all settings, as printed by `bluetick config example`.

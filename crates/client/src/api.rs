@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bluetick_core::{ConversationId, Seq, UserId};
+use bluetick_types::{ConversationId, Seq, UserId};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -159,7 +159,7 @@ pub enum PageFrom {
 pub struct Api {
     http: Http,
     tokens: Arc<dyn TokenSource>,
-    token: Mutex<InUse>,
+    token: Mutex<CurrentToken>,
     /// Held while one task asks the token source. Other tasks wait and then use the token it
     /// returned.
     asking: tokio::sync::Mutex<()>,
@@ -167,7 +167,7 @@ pub struct Api {
 
 /// The token in use.
 #[derive(Clone, Default)]
-enum InUse {
+enum CurrentToken {
     #[default]
     None,
     One(String),
@@ -177,7 +177,7 @@ enum InUse {
 }
 
 /// A token to use for one call or one connection.
-pub struct Given {
+pub struct IssuedToken {
     pub token: String,
     /// The source returned this token after the server refused the previous one. If the server
     /// refuses this one too, the user is logged out.
@@ -190,36 +190,36 @@ impl Api {
         Api { http: Http::new(server), tokens, token, asking }
     }
 
-    fn in_use(&self) -> InUse {
+    fn in_use(&self) -> CurrentToken {
         self.token.lock().expect("nothing panics while it holds the token").clone()
     }
 
-    fn use_from_now_on(&self, token: InUse) {
+    fn use_from_now_on(&self, token: CurrentToken) {
         *self.token.lock().expect("nothing panics while it holds the token") = token;
     }
 
     /// Records that the token belongs to another user. From now on every call fails with
     /// `LoggedOut`.
     pub fn token_is_foreign(&self) {
-        self.use_from_now_on(InUse::Foreign);
+        self.use_from_now_on(CurrentToken::Foreign);
     }
 
     /// Returns the token in use, or asks the source if there is none or it equals `refused`.
-    pub async fn token(&self, refused: Option<&str>) -> Result<Given, NoToken> {
+    pub async fn token(&self, refused: Option<&str>) -> Result<IssuedToken, NoToken> {
         let _asking = self.asking.lock().await;
         match self.in_use() {
-            InUse::One(token) if refused != Some(token.as_str()) => {
-                return Ok(Given { token, is_renewed: false });
+            CurrentToken::One(token) if refused != Some(token.as_str()) => {
+                return Ok(IssuedToken { token, is_renewed: false });
             }
-            InUse::Foreign => return Err(NoToken::Never),
-            InUse::None | InUse::One(_) => {}
+            CurrentToken::Foreign => return Err(NoToken::Never),
+            CurrentToken::None | CurrentToken::One(_) => {}
         }
         let token = self.tokens.token(refused).await?;
-        if matches!(self.in_use(), InUse::Foreign) {
+        if matches!(self.in_use(), CurrentToken::Foreign) {
             return Err(NoToken::Never);
         }
-        self.use_from_now_on(InUse::One(token.clone()));
-        Ok(Given { token, is_renewed: refused.is_some() })
+        self.use_from_now_on(CurrentToken::One(token.clone()));
+        Ok(IssuedToken { token, is_renewed: refused.is_some() })
     }
 
     /// Fetches one page of at most 50 inbox or archive entries.
@@ -343,7 +343,7 @@ impl Api {
     async fn answer(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, ApiError> {
         let mut refused: Option<String> = None;
         loop {
-            let Given { token, is_renewed } = self.token(refused.as_deref()).await?;
+            let IssuedToken { token, is_renewed } = self.token(refused.as_deref()).await?;
             let answer = self.http.call(method.clone(), path, Some(&token), body.as_ref()).await;
             match checked(answer) {
                 Err(error) if error.remedy() == Remedy::Login => {
@@ -394,12 +394,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_user_id_of_any_user_base_fits_into_a_path() {
+    fn any_user_id_is_encoded_in_a_path() {
         assert_eq!(escaped("auth0|5/é?#"), "auth0%7C5%2F%C3%A9%3F%23");
     }
 
     #[tokio::test]
-    async fn a_fixed_token_is_given_until_it_is_refused() {
+    async fn fixed_token_is_returned_until_refused() {
         let tokens = FixedToken("one".into());
         assert_eq!(tokens.token(None).await.as_deref(), Ok("one"));
         assert_eq!(tokens.token(Some("one")).await, Err(NoToken::Never));

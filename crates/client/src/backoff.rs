@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bluetick_core::ports::Random;
+use bluetick_types::Random;
 
 use crate::wire::codes::CloseCode;
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_doubles_up_to_thirty_seconds_and_the_pause_is_anywhere_below_it() {
+    fn backoff_bound_doubles_to_30_seconds_with_full_jitter() {
         assert_eq!(
             pauses(&[Ending::default(); 8]),
             [500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]
@@ -130,28 +130,28 @@ mod tests {
     }
 
     #[test]
-    fn only_a_connection_that_lasted_ends_the_growing() {
+    fn only_a_lasting_connection_resets_the_backoff() {
         let short = Ending { lasted: Duration::from_secs(19), ..Ending::default() };
         let long = Ending { lasted: Duration::from_secs(20), ..Ending::default() };
         assert_eq!(pauses(&[short, short, long]), [500, 1_000, 500]);
     }
 
     #[test]
-    fn a_servers_hint_is_followed_to_the_millisecond() {
+    fn backoff_follows_the_server_hint_exactly() {
         let hinted = Ending { hint: Some(Duration::from_millis(1_730)), ..ended(1012) };
         let mut backoff = Backoff::new(ReconnectSettings::default());
         assert_eq!(backoff.pause(hinted, &HIGH), Duration::from_millis(1_730));
     }
 
     #[test]
-    fn a_restart_without_a_hint_is_given_half_a_second_to_three() {
+    fn restart_without_hint_waits_half_a_second_to_three() {
         assert_eq!(pauses(&[ended(1012)]), [3_000]);
         let mut backoff = Backoff::new(ReconnectSettings::default());
         assert_eq!(backoff.pause(ended(1012), &Loaded(0)), Duration::from_millis(500));
     }
 
     #[test]
-    fn what_coming_back_soon_would_repeat_waits_long() {
+    fn close_codes_that_a_quick_reconnect_would_repeat_wait_long() {
         for code in [4400, 4409, 4429] {
             assert!(pauses(&[ended(code)])[0] >= 30_000, "{code}");
         }

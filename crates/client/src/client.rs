@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bluetick_core::ports::{Random, SystemRandom};
-use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::time::{Clock, SystemClock};
+use bluetick_types::{ConversationId, UserId};
+use bluetick_types::{Random, SystemRandom};
 use thiserror::Error;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -16,12 +16,12 @@ use crate::api::{Api, ApiError, TokenSource};
 use crate::backoff::ReconnectSettings;
 use crate::conversation::Conversation;
 use crate::driver::Driver;
-use crate::keeper::{self, Order};
-use crate::keeping::{OtherUser, restore};
 use crate::shared::Shared;
 use crate::state::inbox::Row;
 use crate::state::{ConnectionState, Event};
 use crate::storage::{Storage, StorageError};
+use crate::storage_writer::{self, Order};
+use crate::stored_state::{OtherUser, restore};
 use crate::transport::Server;
 use crate::wire::bodies::{Person, Profile, ProfileChange};
 
@@ -59,9 +59,10 @@ impl ClientSettings {
     }
 }
 
-/// One inbox row together with its ephemeral and outbox state, as returned by [`Client::glances`].
+/// One inbox row together with its ephemeral and outbox state, as returned by
+/// [`Client::inbox_summaries`].
 #[derive(Clone)]
-pub struct Glance {
+pub struct InboxSummary {
     pub row: Arc<Row>,
     /// Whether the peer of a direct conversation is online. `false` for groups and unknown
     /// presence.
@@ -116,12 +117,12 @@ impl Client {
         let loading = tokio::task::spawn_blocking(move || (storage.load(), storage));
         let (kept, storage) = loading.await.map_err(|_| StartError::Panicked)?;
         let (state, ledger) = restore(&settings.user, kept?)?;
-        let (orders, to_keep) = mpsc::channel(keeper::QUEUE);
+        let (orders, to_keep) = mpsc::channel(storage_writer::QUEUE);
         let ClientSettings { server, user, tokens, device_id, reconnect, clock, random } = settings;
         let api = Api::new(server.clone(), tokens);
         let shared = Arc::new(Shared::new(state, api, server, device_id, clock, random, orders));
         let (stop, stopped) = oneshot::channel();
-        let keeper = tokio::spawn(keeper::keep(to_keep, Some(storage), Arc::clone(&shared)));
+        let keeper = tokio::spawn(storage_writer::keep(to_keep, Some(storage), Arc::clone(&shared)));
         let driver = tokio::spawn(Driver::new(Arc::clone(&shared), ledger, reconnect).run(stopped));
         Ok(Client { shared, user, tasks: Some(Tasks { stop, driver, keeper }) })
     }
@@ -194,7 +195,7 @@ impl Client {
     }
 
     /// The rows of [`Client::inbox`] with presence, typing and unsent messages. Makes no request.
-    pub fn glances(&self, archived: bool) -> Vec<Glance> {
+    pub fn inbox_summaries(&self, archived: bool) -> Vec<InboxSummary> {
         let now = Instant::now();
         self.shared.read(|state| {
             let last = |has_failed: bool| -> HashMap<ConversationId, &str> {
@@ -205,7 +206,7 @@ impl Client {
             let glance = |row: Arc<Row>| {
                 let id = row.entry.conversation_id;
                 let presence = row.entry.peer.as_ref().and_then(|peer| state.signals.presence(peer));
-                Glance {
+                InboxSummary {
                     is_online: presence.is_some_and(|presence| presence.online),
                     is_typing: !state.signals.typists(id, now).is_empty(),
                     waiting: waiting.get(&id).map(|text| (*text).to_owned()),

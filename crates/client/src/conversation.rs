@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, MessageId, Seq, UserId};
+use bluetick_types::{ConversationId, MessageId, Seq, UserId};
 use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::api::{ApiError, PAGE_LIMIT, PageFrom};
-use crate::keeper::{Batch, Order};
-use crate::keeping::{outbox_change, outbox_removal};
 use crate::shared::Shared;
 use crate::state::inbox::Row;
 use crate::state::outbox::{CannotCancel, MOST_WAITING, OutboxItem, SendState};
 use crate::state::timeline::{Timeline, Window};
+use crate::storage_writer::{Batch, Order};
+use crate::stored_state::{outbox_change, outbox_removal};
 use crate::ticks::{Tick, tick_of};
 use crate::wire::bodies::{
     ConversationDetail, MemberStatus, Message, Presence, ReceiptCounts, SettingsChange,
@@ -75,7 +75,7 @@ pub enum SendError {
     /// The outbox is full. Failed messages count too, until they are retried successfully or
     /// cancelled.
     #[error("{MOST_WAITING} messages are waiting already; some of them have to go first")]
-    Full,
+    FullStorage,
     /// The client has stopped. If it stopped during the call, the message may already be in the
     /// storage.
     #[error("the client has been stopped")]
@@ -178,7 +178,7 @@ impl Conversation {
             let is_online = state.connection.caught_up;
             Some(state.outbox.add(item, is_online))
         });
-        let item = item.ok_or(SendError::Full)?;
+        let item = item.ok_or(SendError::FullStorage)?;
         let (done, kept) = oneshot::channel();
         let (changes, outgoing) = (vec![outbox_change(&item)], vec![item.message_id.clone()]);
         place.send(Order::Write(Batch { changes, outgoing, done: Some(done) }));

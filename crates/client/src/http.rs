@@ -33,11 +33,11 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-type Driven = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
+type ConnectionTask = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
 struct Connection {
     requests: SendRequest<Full<Bytes>>,
-    driven: Driven,
+    driven: ConnectionTask,
 }
 
 pub struct Http {

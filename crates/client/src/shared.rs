@@ -3,14 +3,14 @@
 
 use std::sync::{Arc, Mutex};
 
-use bluetick_core::ports::Random;
-use bluetick_core::time::Clock;
-use bluetick_core::{MessageId, Timestamp};
+use bluetick_types::Random;
+use bluetick_types::time::Clock;
+use bluetick_types::{MessageId, Timestamp};
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use crate::api::Api;
-use crate::keeper::Order;
 use crate::state::{Event, Phase, State};
+use crate::storage_writer::Order;
 use crate::transport::Server;
 use crate::wire::codes::CloseCode;
 

@@ -1,11 +1,11 @@
 //! The tick next to a message of this user, from queued to read.
 
-use bluetick_core::{Seq, tick_state};
+use bluetick_types::{Seq, tick_state};
 
-pub use bluetick_core::Tick as StoredTick;
+pub use bluetick_types::Tick as StoredTick;
 
 use crate::state::outbox::SendState;
-use crate::wire::bodies::Marks;
+use crate::wire::bodies::ReadState;
 
 /// The tick next to a message of this user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Tick {
 
 /// The tick of a stored message. `receivers` is the peer's read state; in a group, that of the
 /// member furthest behind.
-pub fn tick_of(seq: Seq, receivers: Marks) -> Tick {
+pub fn tick_of(seq: Seq, receivers: ReadState) -> Tick {
     match tick_state(seq, receivers.into()) {
         StoredTick::Sent => Tick::Sent,
         StoredTick::Delivered => Tick::Delivered,
@@ -71,11 +71,11 @@ mod tests {
         seq: u64,
         tick: String,
         #[serde(flatten)]
-        marks: Marks,
+        marks: ReadState,
     }
 
     #[test]
-    fn every_case_of_the_shared_table() {
+    fn tick_matches_every_case_of_the_shared_table() {
         let table: Table = serde_json::from_str(include_str!("../../../docs/ticks.json")).unwrap();
         assert!(table.cases.len() > 10);
         for case in table.cases {

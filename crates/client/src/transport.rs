@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_read_as_people_write_it() {
+    fn server_address_accepts_common_spellings() {
         for (text, shown, websocket) in [
             ("http://127.0.0.1:8080", "http://127.0.0.1:8080", "ws://127.0.0.1:8080/v1/ws"),
             ("http://127.0.0.1:8080/", "http://127.0.0.1:8080", "ws://127.0.0.1:8080/v1/ws"),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused() {
+    fn invalid_server_address_is_refused() {
         for bad in [
             "",
             "localhost",

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bluetick_client::link::{ClientFrame, Frame, FrameKind, Position, SendFrame, ServerFrame};
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp};
 use serde_json::{Value, json};
 
 fn document(text: &str) -> Value {
@@ -26,7 +26,7 @@ fn encoded(frame: &ClientFrame<'_>) -> Value {
 }
 
 #[test]
-fn every_frame_of_the_servers_document_is_understood() {
+fn every_documented_server_frame_parses() {
     let document = websocket();
     let messages = document["components"]["messages"].as_object().unwrap();
     let ours = ["hello", "send", "delivered", "read", "typing_by_client", "ping"];
@@ -42,7 +42,7 @@ fn every_frame_of_the_servers_document_is_understood() {
 }
 
 #[test]
-fn a_come_back_is_understood_and_an_unknown_frame_is_passed_over() {
+fn come_back_parses_and_unknown_frames_are_ignored() {
     let frame = Frame::new(r#"{"type":"come_back","after_ms":1730}"#.into());
     assert!(matches!(frame.decode().unwrap(), ServerFrame::ComeBack(back) if back.after_ms == 1_730));
     let frame = Frame::new(r#"{"type":"of_the_future","x":1}"#.into());
@@ -50,14 +50,14 @@ fn a_come_back_is_understood_and_an_unknown_frame_is_passed_over() {
 }
 
 #[test]
-fn the_type_is_found_wherever_it_stands() {
+fn frame_type_is_found_at_any_position() {
     for text in [r#"{"type":"pong"}"#, r#"{ "type" : "pong" }"#, r#"{"x":{"type":"ack"},"type":"pong"}"#] {
         assert_eq!(Frame::new(text.into()).kind(), FrameKind::Pong, "{text}");
     }
 }
 
 #[test]
-fn what_is_said_is_what_the_servers_document_says() {
+fn client_frames_match_the_documented_schema() {
     let conversation_id: ConversationId =
         example("send")["conversation_id"].as_str().unwrap().parse().unwrap();
     let seq = Seq::new(44);
@@ -88,7 +88,7 @@ fn what_is_said_is_what_the_servers_document_says() {
 }
 
 #[test]
-fn bodies_of_the_servers_document_are_understood() {
+fn documented_bodies_parse() {
     let document = document(include_str!("../../../docs/openapi.json"));
     let example = |name: &str| document["components"]["schemas"][name]["example"].clone();
     let entry: bluetick_client::wire::bodies::InboxEntry =
@@ -103,7 +103,7 @@ fn bodies_of_the_servers_document_are_understood() {
 }
 
 #[test]
-fn a_message_in_a_log_line_shows_no_text() {
+fn debug_output_of_a_message_omits_its_content() {
     let frame = Frame::new(example("message").to_string().as_str().into());
     let shown = format!("{:?}", frame.decode().unwrap());
     assert!(!shown.contains("Lunch"), "{shown}");

@@ -1,4 +1,5 @@
-//! A server that follows a script: what a real one does rarely or never, and what exactly a client says to it.
+//! Tests the client against a scripted server: rare answers of a server, and the exact frames of
+//! the client.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -11,7 +12,7 @@ use bluetick_client::{
     ApiError, Client, ClientSettings, Event, FixedToken, MemoryStorage, NoToken, Phase, Server, Storage,
     TokenSource,
 };
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::{ConversationId, UserId};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -99,7 +100,7 @@ async fn client(server: Server, storage: impl Storage) -> Client {
 }
 
 #[tokio::test]
-async fn a_client_comes_back_when_the_server_said_it_should() {
+async fn client_reconnects_at_the_time_in_come_back() {
     let (script, server) = Scripted::start().await;
     let client = client(server, MemoryStorage::default()).await;
     let mut peer = script.next().await;
@@ -114,7 +115,7 @@ async fn a_client_comes_back_when_the_server_said_it_should() {
 }
 
 #[tokio::test]
-async fn a_resend_says_that_it_is_one_and_what_was_known_before_the_first_attempt() {
+async fn resend_sets_retry_and_the_first_after_seq() {
     let (script, server) = Scripted::start().await;
     let client = client(server, MemoryStorage::default()).await;
     let mut peer = script.next().await;
@@ -143,7 +144,7 @@ async fn a_resend_says_that_it_is_one_and_what_was_known_before_the_first_attemp
 
 /// It may be stored: the same id finds it.
 #[tokio::test]
-async fn a_store_that_did_not_answer_is_sent_the_same_message_again() {
+async fn message_is_resent_after_no_answer_from_the_store() {
     let (script, server) = Scripted::start().await;
     let client = client(server, MemoryStorage::default()).await;
     let mut peer = script.next().await;
@@ -160,7 +161,7 @@ async fn a_store_that_did_not_answer_is_sent_the_same_message_again() {
 }
 
 #[tokio::test]
-async fn a_void_is_not_shown_and_acknowledged_with_the_rest() {
+async fn void_is_hidden_and_acknowledged() {
     let (script, server) = Scripted::start().await;
     let client = client(server, MemoryStorage::default()).await;
     let mut peer = script.next().await;
@@ -180,7 +181,7 @@ async fn a_void_is_not_shown_and_acknowledged_with_the_rest() {
 }
 
 #[tokio::test]
-async fn an_error_that_does_not_say_what_it_is_about_may_be_about_what_is_on_its_way() {
+async fn error_without_a_subject_applies_to_messages_in_flight() {
     let (script, server) = Scripted::start().await;
     let client = client(server, MemoryStorage::default()).await;
     let mut peer = script.next().await;
@@ -214,7 +215,7 @@ impl TokenSource for Renewed {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_renewed_once_and_then_the_person_is_logged_out() {
+async fn refused_token_is_renewed_once_then_the_user_is_logged_out() {
     let (script, server) = Scripted::start().await;
     let client =
         Client::start(ClientSettings::new(server, user("alice"), Renewed), MemoryStorage::default()).await;
@@ -234,12 +235,12 @@ async fn a_refused_token_is_renewed_once_and_then_the_person_is_logged_out() {
 
 /// Gives t1, t2, t3 and so on, and every second time has no network itself.
 #[derive(Default)]
-struct OneAfterTheOther {
+struct FlakyTokenSource {
     asked: std::sync::atomic::AtomicUsize,
 }
 
 #[async_trait]
-impl TokenSource for OneAfterTheOther {
+impl TokenSource for FlakyTokenSource {
     async fn token(&self, _: Option<&str>) -> Result<String, NoToken> {
         let asked = self.asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if asked.is_multiple_of(2) { Err(NoToken::Later) } else { Ok(format!("t{}", asked / 2 + 1)) }
@@ -247,9 +248,9 @@ impl TokenSource for OneAfterTheOther {
 }
 
 #[tokio::test]
-async fn whoever_can_have_a_good_token_is_not_logged_out() {
+async fn user_with_a_renewable_token_stays_logged_in() {
     let (script, server) = Scripted::start().await;
-    let mut settings = ClientSettings::new(server, user("alice"), OneAfterTheOther::default());
+    let mut settings = ClientSettings::new(server, user("alice"), FlakyTokenSource::default());
     settings.reconnect.first_pause = Duration::from_millis(10);
     let client = Client::start(settings, MemoryStorage::default()).await.unwrap();
     let mut events = client.events();
@@ -273,7 +274,7 @@ async fn whoever_can_have_a_good_token_is_not_logged_out() {
 }
 
 #[tokio::test]
-async fn the_token_of_somebody_else_ends_it_with_a_clear_word() {
+async fn token_of_another_user_ends_the_client_with_an_error() {
     let (script, server) = Scripted::start().await;
     let settings = ClientSettings::new(server, user("bob"), FixedToken("of alice".into()));
     let client = Client::start(settings, MemoryStorage::default()).await.unwrap();
@@ -287,7 +288,7 @@ async fn the_token_of_somebody_else_ends_it_with_a_clear_word() {
 }
 
 #[tokio::test]
-async fn a_mark_that_came_too_fast_is_told_again_later() {
+async fn rate_limited_receipt_is_sent_again_later() {
     let (script, server) = Scripted::start().await;
     let client = client(server, MemoryStorage::default()).await;
     let mut peer = script.next().await;
@@ -309,9 +310,9 @@ async fn a_mark_that_came_too_fast_is_told_again_later() {
 }
 
 /// Takes nothing.
-struct Full;
+struct FullStorage;
 
-impl Storage for Full {
+impl Storage for FullStorage {
     fn load(&mut self) -> Result<Vec<(String, String)>, StorageError> {
         Ok(Vec::new())
     }
@@ -322,9 +323,9 @@ impl Storage for Full {
 }
 
 #[tokio::test]
-async fn a_storage_that_fails_is_told_of_once_and_the_chat_goes_on() {
+async fn storage_failure_is_reported_once_and_the_chat_continues() {
     let (script, server) = Scripted::start().await;
-    let client = client(server, Full).await;
+    let client = client(server, FullStorage).await;
     let mut events = client.events();
     let mut peer = script.next().await;
     peer.welcome(1).await;
@@ -350,7 +351,7 @@ async fn a_storage_that_fails_is_told_of_once_and_the_chat_goes_on() {
 
 #[cfg(feature = "tls")]
 #[tokio::test]
-async fn a_server_with_a_certificate_is_talked_to_in_secret_and_an_unknown_one_is_not() {
+async fn tls_server_with_known_certificate_is_used_and_an_unknown_one_is_refused() {
     use tokio_rustls::TlsAcceptor;
     use tokio_rustls::rustls::ServerConfig;
     use tokio_rustls::rustls::crypto::ring;
@@ -370,7 +371,7 @@ async fn a_server_with_a_certificate_is_talked_to_in_secret_and_an_unknown_one_i
     let serving = async {
         loop {
             let (stream, _) = listener.accept().await.unwrap();
-            // Whoever does not trust the certificate hangs up.
+            // A client that does not trust the certificate disconnects.
             let Ok(stream) = acceptor.accept(stream).await else { continue };
             let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { continue };
             return Peer(socket).welcome(1).await;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bluetick_core::Timestamp;
 use bluetick_core::ports::{CommitListener, Store};
-pub use recorder::{Heard, Recorder};
+pub use recorder::{Published, Recorder};
 pub use world::{NOW, World};
 
 /// An adapter under test.

@@ -8,7 +8,7 @@ use bluetick_core::ReceiptKind;
 pub type Name = &'static str;
 
 #[derive(Clone, Copy, Debug)]
-pub enum Deed {
+pub enum Operation {
     Sent { by: Name },
     Joined { by: Name, name: Name },
     Left { by: Name, name: Name },
@@ -47,14 +47,14 @@ impl Person {
 
 /// A message, reduced to the properties that affect ticks.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ModelMessage {
     by: Name,
     notice: bool,
 }
 
 pub struct Model {
     founders: Vec<Name>,
-    log: Vec<Deed>,
+    log: Vec<Operation>,
 }
 
 impl Model {
@@ -63,16 +63,18 @@ impl Model {
         Model { founders: founders.to_vec(), log: Vec::new() }
     }
 
-    pub fn note(&mut self, deed: Deed) {
+    pub fn note(&mut self, deed: Operation) {
         self.log.push(deed);
     }
 
-    fn places(&self) -> Vec<Place> {
-        let founding = Place { by: self.founders[0], notice: true };
+    fn places(&self) -> Vec<ModelMessage> {
+        let founding = ModelMessage { by: self.founders[0], notice: true };
         let later = self.log.iter().filter_map(|deed| match *deed {
-            Deed::Sent { by } => Some(Place { by, notice: false }),
-            Deed::Joined { by, .. } | Deed::Left { by, .. } => Some(Place { by, notice: true }),
-            Deed::Marked { .. } | Deed::Hid { .. } => None,
+            Operation::Sent { by } => Some(ModelMessage { by, notice: false }),
+            Operation::Joined { by, .. } | Operation::Left { by, .. } => {
+                Some(ModelMessage { by, notice: true })
+            }
+            Operation::Marked { .. } | Operation::Hid { .. } => None,
         });
         std::iter::once(founding).chain(later).collect()
     }
@@ -87,21 +89,22 @@ impl Model {
         let mut person = self.founders.contains(&who).then_some(founder);
         let mut head = 1;
         for deed in &self.log {
-            let (before, is_message) = (head, !matches!(deed, Deed::Marked { .. } | Deed::Hid { .. }));
+            let (before, is_message) =
+                (head, !matches!(deed, Operation::Marked { .. } | Operation::Hid { .. }));
             head += u64::from(is_message);
             match *deed {
-                Deed::Joined { name, .. } if name == who => {
+                Operation::Joined { name, .. } if name == who => {
                     person = Some(Person { joined: head, ..Person::default() });
                 }
-                Deed::Left { name, .. } if name == who => person = None,
-                Deed::Sent { by } if by == who => {
+                Operation::Left { name, .. } if name == who => person = None,
+                Operation::Sent { by } if by == who => {
                     let person = person.as_mut().expect("members send");
                     person.has_read(before);
                     if person.acknowledged == before {
                         person.acknowledged = head;
                     }
                 }
-                Deed::Marked { name, kind, seq } if name == who => {
+                Operation::Marked { name, kind, seq } if name == who => {
                     let (person, seq) = (person.as_mut().expect("members mark"), seq.min(head));
                     if kind == ReceiptKind::Read {
                         person.has_read(seq);
@@ -109,7 +112,7 @@ impl Model {
                     person.delivered = person.delivered.max(seq);
                     person.acknowledged = person.acknowledged.max(seq);
                 }
-                Deed::Hid { name, hides } if name == who => {
+                Operation::Hid { name, hides } if name == who => {
                     person.as_mut().expect("members hide").hides = hides;
                 }
                 _ => {}

@@ -7,53 +7,53 @@ use bluetick_core::{ConversationId, Revocations, Seq, UserId};
 
 /// A published message or change.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum Published {
     Message(Committed),
     Change(Change),
 }
 
-impl Heard {
+impl Published {
     /// Returns the conversation of the event, or `None` for an event about a user.
     fn conversation(&self) -> Option<ConversationId> {
         match self {
-            Heard::Message(committed) => Some(committed.message.conversation),
-            Heard::Change(Change::ReadState(moved)) => Some(moved.conversation),
-            Heard::Change(
+            Published::Message(committed) => Some(committed.message.conversation),
+            Published::Change(Change::ReadState(moved)) => Some(moved.conversation),
+            Published::Change(
                 Change::Joined { conversation, .. } | Change::PreferencesChanged { conversation, .. },
             ) => Some(*conversation),
-            Heard::Change(Change::Revoked { .. } | Change::ResyncRequired { .. }) => None,
+            Published::Change(Change::Revoked { .. } | Change::ResyncRequired { .. }) => None,
         }
     }
 }
 
 #[derive(Default)]
-pub struct Recorder(Mutex<Vec<Heard>>);
+pub struct Recorder(Mutex<Vec<Published>>);
 
 impl CommitListener for Recorder {
     fn committed(&self, batch: Vec<Committed>) {
-        self.extend(batch.into_iter().map(Heard::Message));
+        self.extend(batch.into_iter().map(Published::Message));
     }
 
     fn changed(&self, batch: Vec<Change>) {
-        self.extend(batch.into_iter().map(Heard::Change));
+        self.extend(batch.into_iter().map(Published::Change));
     }
 }
 
 impl Recorder {
-    fn extend(&self, heard: impl Iterator<Item = Heard>) {
+    fn extend(&self, heard: impl Iterator<Item = Published>) {
         self.0.lock().expect("recording does not panic").extend(heard);
     }
 
     /// Returns the messages and changes of a conversation in the order of publication.
-    pub fn everything(&self, conversation: ConversationId) -> Vec<Heard> {
+    pub fn everything(&self, conversation: ConversationId) -> Vec<Published> {
         let all = self.0.lock().expect("recording does not panic");
         all.iter().filter(|heard| heard.conversation() == Some(conversation)).cloned().collect()
     }
 
     pub fn heard(&self, conversation: ConversationId) -> Vec<Committed> {
         let messages = self.everything(conversation).into_iter().filter_map(|heard| match heard {
-            Heard::Message(committed) => Some(committed),
-            Heard::Change(_) => None,
+            Published::Message(committed) => Some(committed),
+            Published::Change(_) => None,
         });
         messages.collect()
     }
@@ -64,8 +64,8 @@ impl Recorder {
 
     pub fn changes(&self, conversation: ConversationId) -> Vec<Change> {
         let changes = self.everything(conversation).into_iter().filter_map(|heard| match heard {
-            Heard::Message(_) => None,
-            Heard::Change(change) => Some(change),
+            Published::Message(_) => None,
+            Published::Change(change) => Some(change),
         });
         changes.collect()
     }
@@ -81,7 +81,9 @@ impl Recorder {
     pub fn revocations(&self) -> Vec<(UserId, Revocations)> {
         let all = self.0.lock().expect("recording does not panic");
         let revoked = all.iter().filter_map(|heard| match heard {
-            Heard::Change(Change::Revoked { user, revocations }) => Some((user.clone(), revocations.clone())),
+            Published::Change(Change::Revoked { user, revocations }) => {
+                Some((user.clone(), revocations.clone()))
+            }
             _ => None,
         });
         revoked.collect()
@@ -91,7 +93,7 @@ impl Recorder {
     pub fn overlooked(&self) -> Vec<UserId> {
         let all = self.0.lock().expect("recording does not panic");
         let overlooked = all.iter().filter_map(|heard| match heard {
-            Heard::Change(Change::ResyncRequired { user }) => Some(user.clone()),
+            Published::Change(Change::ResyncRequired { user }) => Some(user.clone()),
             _ => None,
         });
         overlooked.collect()

@@ -5,14 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::names::without_bidi_controls;
-use crate::{ConversationId, Members, Seq, Timestamp, UserId};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ConversationKind {
-    /// A conversation of two users who never change. Its id is derived from them.
-    Direct,
-    Group,
-}
+use crate::{ConversationId, ConversationKind, Members, Seq, Timestamp, UserId};
 
 /// The metadata of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn pinned_first_then_the_latest_and_archived_last() {
+    fn inbox_order_is_pinned_then_latest_then_archived() {
         let expected = [
             place(InboxSection::Pinned, 1, 1),
             place(InboxSection::Ordinary, 9, 1),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preview_is_cut_where_a_character_ends_and_a_notice_is_not() {
+    fn preview_ends_at_a_character_boundary_and_notices_stay_whole() {
         assert_eq!(preview("short"), "short");
         assert_eq!(preview(&"€".repeat(50)), "€".repeat(40));
         let long = "€".repeat(50);
@@ -229,7 +229,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cursors_come_back(last_at: i64, bits: [u8; 15], shelf in 0..3usize) {
+        fn inbox_cursor_round_trips(last_at: i64, bits: [u8; 15], shelf in 0..3usize) {
             let shelf = InboxSection::ALL[shelf];
             let place = InboxKey {
                 shelf, last_at: Timestamp::from_millis(last_at), id: ConversationId::group(bits)
@@ -238,7 +238,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_cursors_never_panic(text: String) {
+        fn parsing_arbitrary_cursors_never_panics(text: String) {
             let _ = text.parse::<InboxKey>();
         }
     }

@@ -8,7 +8,6 @@ pub mod chat;
 pub mod conversation;
 pub mod decide;
 pub mod error;
-pub mod ids;
 pub mod inbox;
 pub mod members;
 pub mod message;
@@ -21,15 +20,15 @@ pub mod presence;
 pub mod read_state;
 pub mod receipts;
 pub mod revocation;
-pub mod seq;
-pub mod ticks;
-pub mod time;
 pub mod user;
 
+pub use bluetick_types::{
+    ConversationId, ConversationKind, Epoch, InvalidId, MessageId, ReadState, ReceiptKind, Seq, Tick,
+    Timestamp, UserId, ids, seq, tick_state, ticks, time,
+};
 pub use chat::Chat;
-pub use conversation::{Conversation, ConversationKind, ConversationView, Title};
+pub use conversation::{Conversation, ConversationView, Title};
 pub use error::{Refusal, StoreError};
-pub use ids::{ConversationId, InvalidId, MessageId, UserId};
 pub use inbox::{InboxEntry, InboxFilter, InboxKey, InboxPage, InboxRequest, InboxSection, LastMessage};
 pub use members::{Member, Members, Role};
 pub use message::{ContentType, Message};
@@ -37,10 +36,7 @@ pub use names::Skeleton;
 pub use paging::{Page, PageFrom, PageLimit, PageRequest};
 pub use people::{NamePrefix, Person};
 pub use presence::{Profile, ProfileUpdate};
-pub use read_state::{MemberState, PreferenceChange, Preferences, ReadState, ReceiptKind};
+pub use read_state::{MemberState, PreferenceChange, Preferences};
 pub use receipts::ReceiptCounts;
 pub use revocation::{Revocations, Revoke, Revoked, TokenFacts, TokenPrint};
-pub use seq::{Epoch, Seq};
-pub use ticks::{Tick, tick_state};
-pub use time::Timestamp;
 pub use user::User;

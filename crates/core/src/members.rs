@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_group_holds_each_founder_once_and_its_creator_as_admin() {
+    fn new_group_has_each_member_once_and_its_creator_as_admin() {
         let group = group();
         assert_eq!(group.len(), 3);
         assert_eq!(group.get(&user("alice")).unwrap().role, Role::Admin);
@@ -219,20 +219,20 @@ mod tests {
     }
 
     #[test]
-    fn any_member_adds_and_those_already_in_are_passed_over() {
+    fn any_member_can_add_users_and_existing_members_are_skipped() {
         let wanted = [user("dave"), user("bob"), user("dave"), user("erin")];
         let joining = group().plan_addition(ConversationKind::Group, &user("bob"), &wanted, 5);
         assert_eq!(joining, Ok(vec![user("dave"), user("erin")]));
     }
 
     #[test]
-    fn a_full_group_takes_nobody() {
+    fn full_group_rejects_new_members() {
         let refused = group().plan_addition(ConversationKind::Group, &user("bob"), &[user("dave")], 3);
         assert_eq!(refused, Err(Refusal::GroupFull { limit: 3 }));
     }
 
     #[test]
-    fn only_admins_remove_others_and_everyone_may_leave() {
+    fn only_admins_remove_others_and_every_member_can_leave() {
         let group = group();
         let plan = |actor: &str, leaving: &str| {
             group.plan_removal(ConversationKind::Group, &user(actor), &user(leaving))
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_learns_nothing_not_even_that_the_conversation_is_direct() {
+    fn non_member_gets_the_same_refusal_for_direct_and_group_conversations() {
         let direct = Members::direct(user("alice"), user("bob"));
         let add = direct.plan_addition(ConversationKind::Direct, &user("zoe"), &[user("zoe")], 9);
         assert_eq!(add, Err(Refusal::NotAMember));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_last_admin_leaves_the_longest_standing_member_takes_over() {
+    fn when_the_last_admin_leaves_the_earliest_member_becomes_admin() {
         let mut members = Arc::new(group());
         let late = Member { user: user("aaron"), role: Role::Member, joined_seq: Seq::new(7) };
         MembershipChange::Joined(late).apply(&mut members);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt::Write;
 
+use bluetick_types::ids::is_format;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 use unicode_normalization::UnicodeNormalization;
@@ -89,16 +90,6 @@ fn without_hidden_dots(letters: impl Iterator<Item = char>) -> String {
         }
         text
     })
-}
-
-/// Returns whether the character has the general category Cf (format), as of Unicode 16.
-pub fn is_format(letter: char) -> bool {
-    matches!(letter,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
-        | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{2064}' | '\u{2066}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-        | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
-        | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
 }
 
 /// Returns whether the character shows nothing: controls, format characters, other
@@ -217,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn capitals_that_look_like_letters_of_a_name_are_drawn_like_it() {
+    fn capital_look_alikes_share_a_skeleton_with_the_name() {
         for (name, looks_like) in [
             ("aIice", "alice"),
             ("\u{412}ob", "bob"),
@@ -289,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_spelling_of_a_name_is_what_people_type() {
+    fn plain_spelling_of_a_name_folds_case_and_confusables() {
         for (name, plain) in [("Alice", "alice"), ("b0b", "bob"), ("Mike", "mike"), ("\u{430}nn", "ann")] {
             assert!(Skeleton::of(name).plain_spellings().contains(&plain.to_owned()), "{name}");
         }
@@ -302,13 +293,13 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_skeleton_never_changes() {
+    fn skeleton_key_is_stable() {
         assert_eq!(Skeleton::of("alice").key(), Skeleton::of("Alice").key());
         assert_eq!(Skeleton::of("alice").key(), "2bd806c97f0e00af1a1fc3328fa763a9");
     }
 
     #[test]
-    fn reserved_names_are_known_in_every_spelling_and_can_be_extended() {
+    fn reserved_names_match_every_spelling_and_can_be_extended() {
         let names = ReservedNames::with(["Staff"]);
         for name in ["system", "System", "r00t", "аdmin", "staff", "STAFF", "blueтick"] {
             assert_eq!(names.contains(&name.parse().unwrap()), name != "blueтick", "{name}");
@@ -318,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_name_is_in_normal_form_and_visible() {
+    fn new_name_must_be_normalized_and_visible() {
         let check = |name: &str| check_new_name(&name.parse().unwrap());
         for good in ["alice", "Alice", "日本", "André", "alice@example.org"] {
             assert_eq!(check(good), Ok(()), "{good}");

@@ -176,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_twenty_of_five_hundred_are_481_to_500_and_the_cursor_is_481() {
+    fn newest_page_of_20_in_500_messages_is_481_to_500_with_cursor_481() {
         let page = page(PageFrom::Newest, 20, 1, 500);
         assert_eq!(seqs(&page), (481..=500).rev().collect::<Vec<_>>());
         assert_eq!((page.next_before, page.next_after), (Some(Seq::new(481)), None));
     }
 
     #[test]
-    fn an_empty_conversation_has_one_empty_page_in_every_direction() {
+    fn empty_conversation_has_one_empty_page_in_every_direction() {
         for from in [PageFrom::Newest, PageFrom::Before(Seq::new(9)), PageFrom::After(Seq::ZERO)] {
             let page = page(from, 20, 1, 0);
             assert_eq!(seqs(&page), Vec::<u64>::new());
@@ -192,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn below_the_first_there_is_nothing_and_the_way_back_up_is_named() {
+    fn page_below_the_first_message_is_empty_and_has_a_newer_cursor() {
         let page = page(PageFrom::Before(Seq::FIRST), 20, 1, 5);
         assert_eq!(seqs(&page), Vec::<u64>::new());
         assert_eq!((page.next_before, page.next_after), (None, Some(Seq::ZERO)));
     }
 
     #[test]
-    fn above_the_head_there_is_nothing_and_the_way_back_down_is_named() {
+    fn page_above_the_head_is_empty_and_has_an_older_cursor() {
         let page = page(PageFrom::After(Seq::new(5)), 20, 1, 5);
         assert_eq!((page.next_before, page.next_after), (Some(Seq::new(6)), None));
         let page = self::page(PageFrom::After(Seq::new(99)), 20, 1, 5);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_member_sees_nothing_from_before_its_joining() {
+    fn late_member_sees_no_message_from_before_joining() {
         let page = page(PageFrom::Newest, 20, 8, 10);
         assert_eq!(seqs(&page), [10, 9, 8]);
         assert_eq!(page.next_before, None);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_an_error_and_not_a_shorter_page() {
+    fn gap_in_a_page_is_an_error() {
         let request = request(PageFrom::Newest, 3);
         let stored = vec![message(Seq::new(3)), message(Seq::new(5))];
         assert_eq!(Page::new(&request, Seq::FIRST, Seq::new(5), stored), Err(Gap(Seq::new(4))));
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn walking_in_either_direction_meets_every_visible_message_once(
+        fn paging_in_either_direction_returns_every_visible_message_once(
             head in 0u64..300, first_visible in 1u64..300, limit in 1i64..=100,
         ) {
             let everything: Vec<u64> = (first_visible..=head).collect();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn people_are_found_by_their_id_and_by_each_word_of_their_name() {
+    fn search_finds_users_by_id_and_by_each_word_of_the_display_name() {
         for text in ["u-47", "U-4711", "ali", "LIDD", "alice lid", "  Alice   L"] {
             assert!(finds(text, "u-4711", "Alice Liddell"), "{text}");
         }
@@ -102,14 +102,14 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_name_is_cut_at_a_character() {
+    fn long_search_term_is_cut_at_a_character_boundary() {
         let name = "ä".repeat(1_000);
         assert!(terms("u", &name).iter().all(|term| term.len() <= TERM_MAX_BYTES));
         assert!(finds(&name, "u", &name));
     }
 
     #[test]
-    fn blanks_alone_look_for_nobody() {
+    fn blank_search_text_gives_no_prefix() {
         assert_eq!(NamePrefix::new(" \t\n"), None);
     }
 }

@@ -4,22 +4,7 @@
 //! Invariant: every seq here only increases, and none exceeds the head. Receipts are idempotent and
 //! commute, so devices can repeat, lose and reorder them.
 
-use crate::Seq;
-
-/// The read state that decides a tick: every message up to `delivered` was delivered, and every
-/// message up to `read` was read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct ReadState {
-    pub delivered: Seq,
-    pub read: Seq,
-}
-
-/// The kind of a receipt. A receipt is cumulative: it covers all messages up to its seq.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReceiptKind {
-    Delivered,
-    Read,
-}
+use crate::{ReadState, ReceiptKind, Seq};
 
 /// A member's own preferences for one conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_go_forward_never_pass_the_head_and_read_implies_delivered(steps in steps()) {
+        fn receipts_only_advance_stop_at_the_head_and_read_implies_delivered(steps in steps()) {
             let (mut member_state, mut head, mut own) = (MemberState::default(), Seq::ZERO, Vec::new());
             for step in steps {
                 let before = member_state;
@@ -221,7 +206,7 @@ mod tests {
         }
 
         #[test]
-        fn marks_in_any_order_and_any_number_end_the_same(
+        fn receipts_commute_and_are_idempotent(
             marks in prop::collection::vec((any::<bool>(), 0..50u64), 0..20), seed: u64
         ) {
             let apply = |marks: &[(bool, u64)]| {
@@ -239,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_reads_what_came_before_it_and_not_itself() {
+    fn reply_reads_everything_before_it_and_not_itself() {
         let mut member_state = MemberState::default();
         assert!(member_state.reply(seq(5)));
         assert_eq!(member_state.own(), ReadState { delivered: seq(4), read: seq(4) });
@@ -248,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn ones_own_messages_one_after_the_other_are_no_news() {
+    fn consecutive_own_messages_do_not_change_the_shown_read_state() {
         let mut member_state = MemberState::default();
         assert!(!member_state.reply(seq(1)));
         assert!(!member_state.reply(seq(2)));
@@ -261,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_hides_its_reads_is_seen_where_it_was() {
+    fn hidden_reads_keep_the_shown_read_state() {
         let mut member_state = MemberState::default();
         member_state.apply_receipt(ReceiptKind::Read, seq(3), seq(9));
         member_state.preferences.hides_reads = true;
@@ -274,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_who_joined_late_misses_nothing_from_before() {
+    fn late_member_has_no_unread_or_pending_from_before_joining() {
         let member_state = MemberState::default();
         assert_eq!(member_state.unread(seq(10), seq(12), 1), 2);
         assert_eq!(member_state.pending_after(seq(10), seq(12)), Some(seq(9)));

@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn counting_agrees_with_asking_everybody(people in people(), sender: prop::sample::Index, seq in 1..35u64) {
+        fn receipt_counts_equal_a_count_over_all_members(people in people(), sender: prop::sample::Index, seq in 1..35u64) {
             let sender = sender.index(people.len());
             let concerned = |number: &usize| people[*number].joined <= seq && *number != sender;
             let count = |reached: &dyn Fn(ReadState) -> Seq| {
@@ -140,7 +140,7 @@ mod tests {
         }
 
         #[test]
-        fn moving_one_at_a_time_gives_the_same_as_counting_anew(
+        fn incremental_updates_equal_a_rebuilt_index(
             people in people(), moves in prop::collection::vec((any::<prop::sample::Index>(), 0..30u64), 0..40)
         ) {
             let mut people = people;

@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn one_token_is_void_and_its_neighbours_are_not() {
+    fn revoking_one_token_leaves_other_tokens_valid() {
         let void = Revocations::default().with(&revoke(Revoked::Token(token(1, 50)), 60));
         assert!(void.voids(&token(1, 50)));
         assert!(!void.voids(&token(2, 50)) && !void.voids(&token(2, 10)));
     }
 
     #[test]
-    fn all_tokens_up_to_a_moment_are_void_and_the_next_one_issued_in_that_moment_is_not() {
+    fn revoking_all_tokens_keeps_one_issued_later_in_the_same_millisecond() {
         let void = Revocations::default().with(&revoke(Revoked::Through(at(50)), 50));
         assert!(void.voids(&token(1, 50)) && void.voids(&token(2, 0)));
         let next = void.issue_at(at(50));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_goes_back_makes_nothing_valid_again() {
+    fn clock_going_backward_does_not_validate_revoked_tokens() {
         let void = Revocations::default().with(&revoke(Revoked::Through(at(5_000)), 5_000));
         let later = void.with(&revoke(Revoked::Through(at(40)), 40));
         assert!(later.voids(&token(1, 5_000)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_that_have_ended_are_forgotten_and_those_that_are_covered_too() {
+    fn expired_and_covered_revocations_are_dropped() {
         let ended = TokenFacts { expires_at: at(100), ..token(1, 50) };
         let void = Revocations::default().with(&revoke(Revoked::Token(ended), 60));
         let soon = void.with(&revoke(Revoked::Token(token(2, 70)), 3_600_099));
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_was_made_void_stays_void_while_it_lives(
+        fn revoked_token_stays_revoked_until_it_expires(
             acts in proptest::collection::vec((any::<bool>(), any::<u8>(), 0i64..500), 1..300),
         ) {
             let (mut void, mut gone) = (Revocations::default(), Vec::new());

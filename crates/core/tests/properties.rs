@@ -41,7 +41,7 @@ fn seqs(page: &Page) -> Vec<u64> {
 
 proptest! {
     #[test]
-    fn pages_below_and_above_any_cut_tile_the_history_however_large_each_is(
+    fn pages_around_any_cursor_cover_the_history_without_overlap(
         head in 0u64..400,
         first_visible in 1u64..200,
         cut in 1u64..420,
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn who_pages_while_others_write_still_meets_everything_once(
+    fn paging_during_writes_returns_every_message_once(
         first_visible in 1u64..50,
         written in prop::collection::vec(0u64..40, 1..30),
         limit in 1i64..=50,
@@ -150,7 +150,7 @@ fn furthest_behind(receivers: &[MemberState]) -> ReadState {
 
 proptest! {
     #[test]
-    fn no_tick_goes_back_whatever_is_heard_in_whatever_order(steps in steps()) {
+    fn ticks_never_move_backward_for_any_order_of_events(steps in steps()) {
         let mut head = Seq::new(20);
         // The first one is the sender, whose ticks are looked at.
         let mut member_states = [MemberState::default(); 4];

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_count_but_the_one_that_talks_to_the_server() {
+    fn all_threads_count_except_the_client_thread() {
         let mut counts = Counts::default();
         for thread in 1..=3 {
             counts.add(&profile(thread));

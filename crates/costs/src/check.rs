@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_grown_beyond_the_margin_is_complained_of_and_nothing_else() {
+    fn only_growth_beyond_the_margin_is_reported() {
         assert!(grown(Path::Send, cost(1000), cost(1200)).is_none());
         assert!(grown(Path::Send, cost(1000), cost(500)).is_none());
         assert!(grown(Path::Send, cost(1000), cost(1300)).unwrap().starts_with("send: a message takes 30 %"));
     }
 
     #[test]
-    fn frames_that_are_written_one_by_one_or_in_a_way_that_is_not_counted_are_complained_of() {
+    fn frames_written_singly_or_uncounted_are_reported() {
         assert!(written_singly(Path::Send, &performance(1000, 100)).is_none());
         assert!(written_singly(Path::Send, &performance(1000, 900)).is_some());
         assert!(written_singly(Path::Send, &performance(1000, 0)).is_some());

@@ -165,14 +165,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_its_length_a_mask_and_the_masked_text() {
+    fn frame_has_length_mask_and_masked_text() {
         assert_eq!(frame("Hello"), [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58]);
         let long = frame(&"x".repeat(200));
         assert_eq!((&long[..4], long.len()), (&[0x81, 0xfe, 0, 200][..], 208));
     }
 
     #[test]
-    fn the_type_of_a_frame_is_read_off_its_beginning() {
+    fn frame_type_is_read_from_its_first_bytes() {
         assert_eq!(kind_of(br#"{"type":"ack","seq":1}"#), b"ack");
         assert_eq!(kind_of(b"{}"), b"");
     }

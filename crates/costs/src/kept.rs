@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_in_the_repository_has_the_costs_of_every_path() {
+    fn committed_costs_cover_every_path() {
         let kept = Kept::of_every_path().unwrap();
         assert_eq!(kept.paths.len(), Path::ALL.len());
         for path in Path::ALL {

@@ -29,7 +29,7 @@ fn allocations(path: Path) -> f64 {
 const ATTEMPTS: usize = 3;
 
 #[test]
-fn a_message_a_delivery_and_a_page_stay_below_their_ceilings_of_allocations() {
+fn send_delivery_and_page_stay_below_their_allocation_ceilings() {
     let ceilings = [
         // Measured 9.9: the received frame and its record, a reply channel, and the frames to two
         // clients.

@@ -1,7 +1,7 @@
 //! Fuzz target for chunks of the tables: several messages, complete or with archived content.
 
 use bluetick_core::Timestamp;
-use bluetick_store_embedded::codec::chunk::{self, CAPACITY, Entry, Fingerprint, Header, Packer};
+use bluetick_store_embedded::codec::chunk::{self, CAPACITY, ChunkEntry, Fingerprint, Header, Packer};
 use bluetick_store_embedded::codec::cold::ColdChunk;
 
 use crate::choice;
@@ -26,8 +26,8 @@ fn read(bytes: &[u8]) {
         unpacked.records().for_each(any_record);
     }
     if let Ok(cold) = ColdChunk::read(&header) {
-        assert_eq!(cold.cells().len(), header.count);
-        cold.cells().for_each(|(stub, _)| any_record(stub));
+        assert_eq!(cold.entries().len(), header.count);
+        cold.entries().for_each(|(stub, _)| any_record(stub));
     }
 }
 
@@ -67,7 +67,7 @@ fn packed(mut bytes: &[u8]) {
     }
     let entries: Vec<_> = records
         .iter()
-        .map(|record| Entry { record, fingerprint: Fingerprint(crc32fast::hash(record)) })
+        .map(|record| ChunkEntry { record, fingerprint: Fingerprint(crc32fast::hash(record)) })
         .collect();
     let mut packed = Vec::new();
     Packer::default().pack(&entries, Timestamp::from_millis(9), 3, &mut packed);

@@ -27,11 +27,15 @@ fn written(event: &Event<'_>) -> Vec<u8> {
         Event::Message { conversation, seq, record } => {
             event::put_message(&mut out, *conversation, *seq, record);
         }
-        Event::Founded { conversation, members } => event::put_founded(&mut out, conversation, members),
+        Event::Created { conversation, members } => event::put_created(&mut out, conversation, members),
         Event::Membership { conversation, change } => event::put_membership(&mut out, *conversation, change),
         Event::User(user) => event::put_user(&mut out, user),
-        Event::Marked { seat, member_state } => event::put_marked(&mut out, seat, member_state),
-        Event::Preferred { seat, preferences } => event::put_preferred(&mut out, seat, *preferences),
+        Event::ReadStateChanged { membership, member_state } => {
+            event::put_read_state(&mut out, membership, member_state)
+        }
+        Event::PreferencesChanged { membership, preferences } => {
+            event::put_preferences_changed(&mut out, membership, *preferences)
+        }
         Event::Profile { user, profile } => event::put_profile(&mut out, user, profile),
     }
     out

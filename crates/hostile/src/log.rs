@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bluetick_store_embedded::log::fuzzing::{FIRST_FRAME, SegmentHeader, path_of};
 use bluetick_store_embedded::log::{
-    BatchBuffer, BatchNumber, Frame, LogError, SegmentNumber, StoreTag, scan,
+    BatchBuffer, BatchNumber, LogError, LogFrame, SegmentNumber, StoreTag, scan,
 };
 
 const TAG: StoreTag = StoreTag(*b"thestore");
@@ -33,7 +33,7 @@ pub fn any_damage(bytes: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory for a moment");
     std::fs::write(path_of(directory.path(), SegmentNumber(1)), &file).expect("a file in it");
     let mut read = Vec::new();
-    let end = scan(directory.path(), TAG, BatchNumber::NONE, |frame: Frame<'_>| {
+    let end = scan(directory.path(), TAG, BatchNumber::NONE, |frame: LogFrame<'_>| {
         read.push(frame.payload.to_vec());
         Ok::<(), LogError>(())
     });

@@ -1,7 +1,7 @@
 //! Fuzz target for rows of the embedded tables with their keys.
 
 use bluetick_core::{ConversationId, UserId};
-use bluetick_store_embedded::codec::archive::{self, Erasure, LastRun, Progress, SegmentRow};
+use bluetick_store_embedded::codec::archive::{self, ArchiveProgress, Erasure, LastRun, SegmentRow};
 use bluetick_store_embedded::codec::rows::{self, seal};
 
 use crate::choice;
@@ -26,9 +26,9 @@ fn read_key(key: &[u8]) {
         rows::key_conversation(key),
         rows::read_name_key(key),
     );
-    if let Ok(place) = rows::read_place(key) {
+    if let Ok(position) = rows::read_inbox_position(key) {
         let user = &key[..key.len() - 25];
-        assert_eq!(rows::order_key_in(user, &place), key);
+        assert_eq!(rows::order_key_in(user, &position), key);
     }
 }
 
@@ -67,8 +67,8 @@ fn read_archive_row(key: &[u8], row: &[u8]) {
         assert_eq!(SegmentRow::read(&segment.encode()), Ok(segment));
         let _ = segment.count();
     }
-    if let Ok(progress) = Progress::read(row) {
-        assert_eq!(Progress::read(&progress.encode()), Ok(progress));
+    if let Ok(progress) = ArchiveProgress::read(row) {
+        assert_eq!(ArchiveProgress::read(&progress.encode()), Ok(progress));
         let _ = progress.revision();
     }
     if let Ok(erasure) = Erasure::read(key, row) {

@@ -19,7 +19,7 @@ fn corpus() -> PathBuf {
 }
 
 #[test]
-fn everything_in_the_corpus_is_read_without_harm_and_without_much_memory() {
+fn corpus_is_decoded_without_panic_and_within_the_memory_bound() {
     let mut files = 0;
     for (name, target) in TARGETS {
         for entry in
@@ -40,7 +40,7 @@ fn everything_in_the_corpus_is_read_without_harm_and_without_much_memory() {
 }
 
 #[test]
-fn each_target_has_a_corpus_and_a_binary_for_the_fuzzer_and_the_corpus_stays_small() {
+fn every_fuzz_target_has_a_binary_and_a_small_corpus() {
     let named: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     let names_in = |folder: PathBuf, ending: &str| -> BTreeSet<String> {
         let names = folder.read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -55,7 +55,7 @@ fn each_target_has_a_corpus_and_a_binary_for_the_fuzzer_and_the_corpus_stays_sma
 }
 
 #[test]
-fn no_target_minds_nothing_at_all_or_a_run_of_the_same_byte() {
+fn every_target_accepts_empty_and_repeated_bytes() {
     for (_, target) in TARGETS {
         target(b"");
         for byte in [0, 1, b'{', b'"', 0x7f, 0x80, 0xff] {

@@ -38,7 +38,7 @@ fn said_above<'a>(lines: &'a [&'a str], at: usize) -> impl Iterator<Item = &'a s
 }
 
 #[test]
-fn every_unsafe_block_says_why_it_is_safe_and_every_permission_for_one_has_a_reason() {
+fn every_unsafe_block_and_permission_states_its_reason() {
     let mut sources = Vec::new();
     for folder in ["crates", "fuzz/src", "fuzz/fuzz_targets"] {
         files_below(&repository().join(folder), ".rs", &mut sources);
@@ -82,7 +82,7 @@ fn every_unsafe_block_says_why_it_is_safe_and_every_permission_for_one_has_a_rea
 }
 
 #[test]
-fn every_crate_obeys_the_lints_of_the_workspace_which_deny_unsafe_code() {
+fn every_crate_inherits_the_workspace_lints_that_deny_unsafe_code() {
     let workspace = std::fs::read_to_string(repository().join("Cargo.toml")).unwrap();
     assert!(workspace.contains("unsafe_code = \"deny\""));
     for entry in repository().join("crates").read_dir().unwrap() {

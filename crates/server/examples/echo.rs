@@ -1,5 +1,5 @@
-//! A server of which `/echo` says everything back, for suites that test how WebSockets are spoken. It listens on the
-//! address that is given, prints where, and ends with its standard input.
+//! A server whose `/echo` returns every message, for WebSocket conformance suites. It listens on
+//! the given address, prints its URL, and ends when its standard input closes.
 
 use std::error::Error;
 use std::io::Read;
@@ -15,7 +15,7 @@ use bluetick_server::{
 };
 use bluetick_store_memory::MemoryStore;
 
-/// The largest that the suite sends has 16 MiB; what Bluetick takes from clients is far less.
+/// Maximum frame size in bytes. The suite sends 16 MiB; a smaller limit fails its size cases.
 const FRAME_BYTES: usize = 32 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -12,14 +12,14 @@ use bluetick_core::ports::Store;
 use bluetick_core::time::Clock;
 use tokio::sync::Semaphore;
 
-use crate::archivist::Archivist;
+use crate::archiver::Archiver;
 use crate::audit::{FailedKeys, Trail};
+use crate::delivery::{Hub, PresenceDirectory};
 use crate::drain::Lifecycle;
-use crate::gate::Gate;
 use crate::http::Hosts;
-use crate::hub::{Hub, Whereabouts};
-use crate::limits::{Addresses, Budgets, PasswordDesk};
+use crate::limits::{AddressLimits, Budgets, PasswordHashPool};
 use crate::metrics::Metrics;
+use crate::revocation_check::RevocationCheck;
 use crate::settings::{LimitSettings, ServerSettings};
 
 /// Everything that handlers use. Built once at start and shared through an `Arc`.
@@ -32,21 +32,21 @@ pub(crate) struct App {
     pub max_token_ttl: Duration,
     pub chat: Chat,
     pub store: Arc<dyn Store>,
-    pub archivist: Arc<Archivist>,
+    pub archiver: Arc<Archiver>,
     pub clock: Arc<dyn Clock>,
     pub tokens: Arc<Tokens>,
-    pub gate: Gate,
+    pub revocation_check: RevocationCheck,
     pub passwords: Arc<Passwords>,
     pub admin_key: Arc<AdminKey>,
     pub audit: Arc<Trail>,
     pub failed_keys: FailedKeys,
     pub request_ids: AtomicU64,
-    pub desk: PasswordDesk,
+    pub password_pool: PasswordHashPool,
     pub budgets: Budgets,
-    pub addresses: Addresses,
+    pub address_limits: AddressLimits,
     pub hosts: Hosts,
     pub hub: Arc<Hub>,
-    pub whereabouts: Whereabouts,
+    pub presence_directory: PresenceDirectory,
     pub metrics: Arc<Metrics>,
     pub lifecycle: Lifecycle,
     /// Bounds the backlog pages in memory during catch-up, over all connections.

@@ -31,55 +31,55 @@ pub(crate) struct Lifecycle {
     /// channel.
     closing: AtomicBool,
     /// Tasks handed to the listener.
-    newcomers: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
+    listener_tasks: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
     /// Accepted work that is not finished.
     work: TaskTracker,
     /// Open WebSockets, from before the handshake response until they are closed.
     pub sockets: TaskTracker,
     /// Number of clients that got a reconnect delay.
-    sent_away: AtomicU64,
+    reconnect_delays_given: AtomicU64,
 }
 
 /// Tasks on their way to the listener, which owns all connections. Each task holds the permit of
 /// its connection, which bounds their number.
-pub(crate) type Newcomers = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
+pub(crate) type ListenerTasks = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 
 /// Minimum reconnect delay. With a shorter one, clients can reconnect before the next server
 /// listens.
-const FIRST_RETURN: Duration = Duration::from_millis(500);
+const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
 /// Marks accepted work as unfinished until it is dropped.
 pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Lifecycle {
-    pub fn new() -> (Lifecycle, Newcomers) {
-        let (newcomers, arriving) = mpsc::unbounded_channel();
+    pub fn new() -> (Lifecycle, ListenerTasks) {
+        let (listener_tasks, receiver) = mpsc::unbounded_channel();
         let lifecycle = Lifecycle {
             phase: watch::Sender::new(Phase::Running),
             closing: AtomicBool::new(false),
-            newcomers,
+            listener_tasks,
             work: TaskTracker::new(),
             sockets: TaskTracker::new(),
-            sent_away: AtomicU64::new(0),
+            reconnect_delays_given: AtomicU64::new(0),
         };
-        (lifecycle, arriving)
+        (lifecycle, receiver)
     }
 
     /// Hands a task to the listener that outlives its connection: a WebSocket, or a call that
     /// writes. Drops the task if the listener has ended.
-    pub fn attend(&self, newcomer: BoxFuture<'static, ()>) {
-        let _ = self.newcomers.send(newcomer);
+    pub fn spawn_on_listener(&self, task: BoxFuture<'static, ()>) {
+        let _ = self.listener_tasks.send(task);
     }
 
-    /// Returns the reconnect delay for the next client, between `FIRST_RETURN` and `latest`.
+    /// Returns the reconnect delay for the next client, between `MIN_RECONNECT_DELAY` and `latest`.
     /// Successive delays form a low-discrepancy sequence, which spreads clients more evenly than
     /// random delays.
-    pub fn next_return(&self, latest: Duration) -> Duration {
+    pub fn next_reconnect_delay(&self, latest: Duration) -> Duration {
         /// 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are evenly spread.
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-        let turn = self.sent_away.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
-        let share = (turn >> 32) as f64 / f64::from(u32::MAX);
-        FIRST_RETURN + latest.saturating_sub(FIRST_RETURN).mul_f64(share)
+        let fraction_bits = self.reconnect_delays_given.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
+        let share = (fraction_bits >> 32) as f64 / f64::from(u32::MAX);
+        MIN_RECONNECT_DELAY + latest.saturating_sub(MIN_RECONNECT_DELAY).mul_f64(share)
     }
 
     pub fn watch(&self) -> watch::Receiver<Phase> {
@@ -125,7 +125,7 @@ impl Lifecycle {
 }
 
 /// Waits until the server has reached `wanted`, or is gone.
-pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+pub(crate) async fn phase_reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
 
@@ -134,18 +134,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_come_back_evenly_spread() {
+    fn reconnect_delays_are_spread_evenly() {
         let (lifecycle, _) = Lifecycle::new();
         let latest = Duration::from_secs(10);
-        let mut returns: Vec<_> = (0..1_000).map(|_| lifecycle.next_return(latest)).collect();
+        let mut returns: Vec<_> = (0..1_000).map(|_| lifecycle.next_reconnect_delay(latest)).collect();
         returns.sort();
-        assert!(returns[0] >= FIRST_RETURN && returns[999] <= latest);
+        assert!(returns[0] >= MIN_RECONNECT_DELAY && returns[999] <= latest);
         let widest = returns.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(widest < Some(Duration::from_millis(30)), "{widest:?}");
     }
 
     #[test]
-    fn nobody_comes_back_before_the_next_server_can_listen() {
-        assert_eq!(Lifecycle::new().0.next_return(Duration::ZERO), FIRST_RETURN);
+    fn reconnect_delay_is_never_below_the_minimum() {
+        assert_eq!(Lifecycle::new().0.next_reconnect_delay(Duration::ZERO), MIN_RECONNECT_DELAY);
     }
 }

@@ -56,25 +56,25 @@
 //! ```
 
 mod app;
-mod archivist;
+mod archiver;
 pub mod audit;
-mod door;
+mod delivery;
 mod drain;
-mod gate;
 mod http;
-mod hub;
 mod limits;
+mod listener;
 mod metrics;
 mod problem;
+mod revocation_check;
 mod server;
 pub mod settings;
 mod ws;
 
-pub use archivist::{ArchiveSchedule, Hours, InvalidHours, NoArchive};
-pub use door::{TlsError, tls_advice};
+pub use archiver::{ArchiveSchedule, Hours, InvalidHours, NoArchive};
+pub use delivery::Hub;
 pub use http::openapi_document;
-pub use hub::Hub;
 pub use limits::{InvalidNetwork, Network};
+pub use listener::{TlsError, tls_advice};
 pub use metrics::Metrics;
 pub use server::{Server, ServerParts, StartError};
 pub use settings::{LimitSettings, ServerSettings, TlsSettings};

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::limits::TurnedAway;
+use crate::limits::ConnectionRefusal;
 
 /// A counter with one label.
 type Labelled = Family<[(&'static str, &'static str); 1], Counter>;
@@ -41,7 +41,7 @@ pub struct Metrics {
     pub(crate) backlog_messages: Counter,
     pub(crate) catch_ups: Gauge,
     drops: Labelled,
-    turned_away: Labelled,
+    connection_refused: Labelled,
     admin_key_failures: Labelled,
 }
 
@@ -89,10 +89,10 @@ impl KeyFailure {
 }
 
 /// Returns the label of a refused connection.
-const fn name_of(reason: TurnedAway) -> &'static str {
+const fn name_of(reason: ConnectionRefusal) -> &'static str {
     match reason {
-        TurnedAway::Crowded => "connections",
-        TurnedAway::TooOften(_) => "rate",
+        ConnectionRefusal::TooManyOpen => "connections",
+        ConnectionRefusal::TooFast(_) => "rate",
     }
 }
 
@@ -103,7 +103,7 @@ impl Metrics {
         let seconds = || Histogram::new(exponential_buckets(0.000_1, 2.0, 18));
 
         let connections = Gauge::default();
-        registry.register("connections", "Open WebSocket connections that said hello", connections.clone());
+        registry.register("connections", "Authenticated WebSocket connections", connections.clone());
         let outbox_bytes = Gauge::default();
         let help = "Bytes waiting to be written to WebSockets";
         registry.register_with_unit("outbox", help, Unit::Bytes, outbox_bytes.clone());
@@ -115,7 +115,7 @@ impl Metrics {
         let result = |name| sends.get_or_create(&[("result", name)]).clone();
         let (stored, duplicates, refusals) = (result("stored"), result("duplicate"), result("refused"));
         let ack_seconds = seconds();
-        let help = "Time from reading a send to knowing that it is stored, of those somebody still waits for";
+        let help = "Time from reading a send to its stored outcome, for connections that are still open";
         registry.register_with_unit("ack", help, Unit::Seconds, ack_seconds.clone());
 
         let rejects = Labelled::default();
@@ -141,38 +141,35 @@ impl Metrics {
         registry.register_with_unit("checkpoint", help, Unit::Seconds, checkpoint_seconds.clone());
 
         let marks = Labelled::default();
-        registry.register(
-            "marks",
-            "Delivered and read frames of clients, by what became of them",
-            marks.clone(),
-        );
+        registry.register("marks", "Delivered and read frames of clients, by result", marks.clone());
         let fate = |name| marks.get_or_create(&[("result", name)]).clone();
         let (marks, marks_merged, marks_refused) = (fate("stored"), fate("merged"), fate("refused"));
         let statuses = Counter::default();
         registry.register("status_frames", "Status and receipts frames put into outboxes", statuses.clone());
         let statuses_merged = Counter::default();
-        let help = "Moved boundaries in large groups that cost no frame of their own";
+        let help = "Read state changes in large groups that were merged into another frame";
         registry.register("statuses_merged", help, statuses_merged.clone());
         let backlog_messages = Counter::default();
-        let help = "Messages sent to devices that came back, because they had missed them";
+        let help = "Messages sent to reconnected devices during catch-up";
         registry.register("backlog_messages", help, backlog_messages.clone());
         let catch_ups = Gauge::default();
-        registry.register("catch_ups", "Connections that are being sent what they missed", catch_ups.clone());
+        registry.register("catch_ups", "Connections in catch-up", catch_ups.clone());
         let drops = Labelled::default();
-        registry.register("drops", "What was dropped because there was too much to do", drops.clone());
+        registry.register("drops", "Frames and presence changes dropped under load, by kind", drops.clone());
         for what in Dropped::ALL {
             let _ = drops.get_or_create(&[("what", what.as_str())]);
         }
 
-        let turned_away = Labelled::default();
-        let help = "Connections closed at the door, by which limit of their address";
-        registry.register("turned_away", help, turned_away.clone());
-        for reason in [TurnedAway::Crowded, TurnedAway::TooOften(Duration::ZERO)] {
-            let _ = turned_away.get_or_create(&[("reason", name_of(reason))]);
+        let connection_refused = Labelled::default();
+        let help = "Connections refused by the listener, by the address limit that was exceeded";
+        registry.register("turned_away", help, connection_refused.clone());
+        for reason in [ConnectionRefusal::TooManyOpen, ConnectionRefusal::TooFast(Duration::ZERO)] {
+            let _ = connection_refused.get_or_create(&[("reason", name_of(reason))]);
         }
 
         let admin_key_failures = Labelled::default();
-        let help = "Wrong admin keys: wrong, answered with 401, or too_many above the limit of their address, answered with 429";
+        let help =
+            "Wrong admin keys by answer: wrong is 401; too_many is 429, above the limit of the address";
         registry.register("admin_key_failures", help, admin_key_failures.clone());
         for failure in [KeyFailure::Wrong, KeyFailure::TooMany] {
             let _ = admin_key_failures.get_or_create(&[("reason", failure.as_str())]);
@@ -201,7 +198,7 @@ impl Metrics {
             backlog_messages,
             catch_ups,
             drops,
-            turned_away,
+            connection_refused,
             admin_key_failures,
         })
     }
@@ -238,8 +235,8 @@ impl Metrics {
         self.closes.get_or_create(&[("reason", code.as_str())]).inc();
     }
 
-    pub(crate) fn turned_away(&self, reason: TurnedAway) {
-        self.turned_away.get_or_create(&[("reason", name_of(reason))]).inc();
+    pub(crate) fn connection_refused(&self, reason: ConnectionRefusal) {
+        self.connection_refused.get_or_create(&[("reason", name_of(reason))]).inc();
     }
 
     pub(crate) fn admin_key_failed(&self, failure: KeyFailure) {
@@ -257,7 +254,7 @@ impl Metrics {
                 None => Ok(()),
             })
             .and_then(|()| text::encode_eof(&mut text));
-        written.expect("writing to a string never fails");
+        written.expect("writing to a `String` does not fail");
         text
     }
 }
@@ -270,21 +267,21 @@ fn archive_registry(counters: &ArchiveCounters) -> Registry {
         ("segments", "Segments written to the archive", counters.moved_segments),
         ("fetches", "Requests to the object store for a part of a segment", counters.fetches),
         ("failed_fetches", "Requests to the object store that failed", counters.failed_fetches),
-        ("frame_reads", "Parts of segments that readers asked for", counters.frame_reads),
+        ("frame_reads", "Reads of a part of a segment", counters.frame_reads),
         (
             "frame_reads_from_memory",
-            "Parts of segments that were in memory, or on their way already",
+            "Reads of a part that was cached or already being fetched",
             counters.frame_reads_from_memory,
         ),
-        ("damaged_frames", "Parts of segments that were not what was written", counters.damaged_frames),
-        ("runs", "Runs of the archive", counters.runs),
-        ("failed_runs", "Runs of the archive that ended before they were done", counters.failed_runs),
+        ("damaged_frames", "Parts of segments that failed verification", counters.damaged_frames),
+        ("runs", "Archive runs", counters.runs),
+        ("failed_runs", "Archive runs that failed", counters.failed_runs),
     ] {
         registry.register(name, help, ConstCounter::new(value));
     }
     let help = "Bytes read from the object store";
     registry.register_with_unit("fetched", help, Unit::Bytes, ConstCounter::new(counters.fetched_bytes));
-    let help = "1 when the last run of the archive ended before it was done";
+    let help = "1 if the last archive run failed";
     registry.register("paused", help, ConstGauge::new(i64::from(counters.paused.is_some())));
     registry
 }
@@ -292,46 +289,30 @@ fn archive_registry(counters: &ArchiveCounters) -> Registry {
 /// Builds a registry from the counters of the fleet.
 fn fleet_registry(counters: &FleetCounters) -> Registry {
     let mut registry = Registry::with_prefix("bluetick");
-    let help = "1 while Redis answers";
+    let help = "1 if Redis answers";
     registry.register("redis_up", help, ConstGauge::new(i64::from(counters.redis_up)));
-    let help = "Nodes that say that they live, this one included";
+    let help = "Live nodes of the cluster, including this one";
     registry.register("nodes", help, ConstGauge::new(i64::try_from(counters.nodes).unwrap_or(i64::MAX)));
     let requests = Labelled::default();
     for (operation, count) in &counters.dynamodb_requests {
         requests.get_or_create(&[("operation", *operation)]).inc_by(*count);
     }
-    registry.register("dynamodb_requests", "Requests to the tables, all attempts included", requests);
+    registry.register("dynamodb_requests", "DynamoDB requests, including retries", requests);
     let news = Labelled::default();
     news.get_or_create(&[("direction", "sent")]).inc_by(counters.news_sent);
     news.get_or_create(&[("direction", "received")]).inc_by(counters.news_received);
-    registry.register("node_news", "News from node to node", news);
+    registry.register("node_news", "Events between nodes, by direction", news);
     for (name, help, value) in [
-        (
-            "dynamodb_retries",
-            "Attempts after the first of a request to the tables",
-            counters.dynamodb_retries,
-        ),
-        (
-            "dynamodb_throttles",
-            "How often the tables said that this is too much",
-            counters.dynamodb_throttles,
-        ),
-        ("voids_written", "Places that nobody wrote to and this node closed", counters.voids_written),
-        ("reseeds", "Conversations of which Redis was told anew what the tables say", counters.reseeds),
-        ("fallback_sends", "Messages stored without Redis", counters.fallback_sends),
-        ("repairs", "Conversations in which lost news were found in the tables", counters.repairs),
-        (
-            "salt_epochs",
-            "Times this node spread a busy conversation over another number of partitions",
-            counters.salt_epochs,
-        ),
-        ("scatter_reads", "Reads of conversations that were ever spread", counters.scatter_reads),
-        ("scatter_queries", "Partitions asked by such reads", counters.scatter_queries),
-        (
-            "coalesced_reads",
-            "Reads answered by one that somebody else had asked for",
-            counters.coalesced_reads,
-        ),
+        ("dynamodb_retries", "Retried DynamoDB requests", counters.dynamodb_retries),
+        ("dynamodb_throttles", "DynamoDB requests that were throttled", counters.dynamodb_throttles),
+        ("voids_written", "Gaps that this node filled with a void", counters.voids_written),
+        ("reseeds", "Conversations rehydrated in Redis from the tables", counters.reseeds),
+        ("fallback_sends", "Messages stored while Redis was unavailable", counters.fallback_sends),
+        ("repairs", "Conversations in which missed events were recovered from the tables", counters.repairs),
+        ("salt_epochs", "Changes of the partition count of a busy conversation", counters.salt_epochs),
+        ("scatter_reads", "Reads of conversations with several partitions", counters.scatter_reads),
+        ("scatter_queries", "Partition queries of such reads", counters.scatter_queries),
+        ("coalesced_reads", "Reads answered by a concurrent identical read", counters.coalesced_reads),
     ] {
         registry.register(name, help, ConstCounter::new(value));
     }

@@ -106,7 +106,7 @@ impl From<StoreError> for Problem {
             StoreError::Overloaded => Problem::overloaded(),
             StoreError::Closing => Problem::draining(),
             StoreError::Damaged(_) | StoreError::Failed(_) => {
-                tracing::error!(%error, "the store failed a request");
+                tracing::error!(%error, "store request failed");
                 Problem::new(ErrorCode::Internal, "the server failed")
             }
         }

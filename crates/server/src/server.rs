@@ -21,15 +21,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::{App, Documents};
-use crate::archivist::{self, ArchiveSchedule, Archivist};
+use crate::archiver::{self, ArchiveSchedule, Archiver};
 use crate::audit::{Act, Entry, FailedKeys, Outcome, Trail, Who};
-use crate::door::{self, Arrivals, Certificates, SideDoor, TlsError};
+use crate::delivery::{Hub, Workers};
 use crate::drain::{Lifecycle, Phase};
-use crate::gate::Gate;
 use crate::http::{self, Hosts};
-use crate::hub::{Hub, Workers};
-use crate::limits::{Addresses, Budgets, PasswordDesk};
+use crate::limits::{AddressLimits, Budgets, PasswordHashPool};
+use crate::listener::{self, Certificates, ConnectionSource, InMemoryConnector, LingeringCloser, TlsError};
 use crate::metrics::Metrics;
+use crate::revocation_check::RevocationCheck;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
 
 /// The parts of a server. The store must have been opened with `hub` as its listener.
@@ -69,14 +69,16 @@ pub struct Server {
     app: Arc<App>,
     /// `None` if the server does not listen on the network.
     local_addr: Option<SocketAddr>,
-    side_door: SideDoor,
+    in_memory: InMemoryConnector,
     certificates: Option<Arc<Certificates>>,
     /// The accept loop, which owns the tasks of all connections.
     tasks: JoinSet<()>,
+    /// Owns the lingering closes of ended connections.
+    lingering_closer: LingeringCloser,
     workers: Workers,
     /// Periodic tasks that may be aborted at any point: the archive schedule (its jobs continue
     /// without it), the certificate reload, and the report of omitted wrong admin keys.
-    turns: JoinSet<()>,
+    periodic_tasks: JoinSet<()>,
 }
 
 /// Why a server cannot start.
@@ -93,11 +95,15 @@ pub enum StartError {
 const BACKLOG_PAGES: usize = 16;
 
 /// Interval at which the server reports wrong admin keys without an audit entry of their own.
-const FAILED_KEYS_EVERY: Duration = Duration::from_secs(60);
+const FAILED_KEYS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Upper bound on the wait for the archive job after the store has closed. A job that takes longer
 /// is aborted with the runtime, and the next run continues it.
-const LAST_JOB: Duration = Duration::from_secs(2);
+const ARCHIVE_JOB_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Upper bound on the wait for password hashes and certificate reads at the end of the shutdown.
+/// Their callers are gone. A longer time lets an unresponsive file system delay the shutdown.
+const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Server {
     /// Listens on `settings.listen`, with TLS if `settings.tls` configures it. Returns an error if
@@ -127,34 +133,42 @@ impl Server {
         let router = router.route("/echo", axum::routing::get(crate::ws::echo));
         let (schedule, clock, random) =
             (parts.archive_schedule, Arc::clone(&parts.clock), Arc::clone(&parts.random));
-        let (lifecycle, websockets) = Lifecycle::new();
+        let (lifecycle, listener_tasks) = Lifecycle::new();
         let (listener, local_addr) = listener.unzip();
         let hosts = Hosts::new(&parts.settings, local_addr.map(|address| address.ip()));
         let app = Arc::new(app(parts, hosts, http::documents(&openapi), lifecycle));
         let service = http::service(router, Arc::clone(&app));
-        let workers = app.hub.start_workers(&app.chat, &app.whereabouts);
-        let mut turns = JoinSet::new();
-        turns.spawn(archivist::schedule(Arc::clone(&app.archivist), schedule, clock, random));
-        turns.spawn(tell_of_failed_keys(Arc::clone(&app)));
+        let workers = app.hub.start_workers(&app.chat, &app.presence_directory);
+        let mut periodic_tasks = JoinSet::new();
+        periodic_tasks.spawn(archiver::schedule(Arc::clone(&app.archiver), schedule, clock, random));
+        periodic_tasks.spawn(report_failed_keys(Arc::clone(&app)));
         if let Some(certificates) = &certificates {
-            turns.spawn(Arc::clone(certificates).keep_fresh());
+            periodic_tasks.spawn(Arc::clone(certificates).watch_files());
         }
-        let (arrivals, side_door) = Arrivals::new(listener);
+        let (connections, in_memory) = ConnectionSource::new(listener);
         let mut tasks = JoinSet::new();
-        tasks.spawn(door::accept(arrivals, certificates.clone(), Arc::clone(&app), service, websockets));
-        Server { app, local_addr, side_door, certificates, tasks, workers, turns }
+        let lingering_closer = LingeringCloser::new();
+        tasks.spawn(listener::accept(
+            connections,
+            certificates.clone(),
+            Arc::clone(&app),
+            service,
+            listener_tasks,
+            lingering_closer.clone(),
+        ));
+        Server { app, local_addr, in_memory, certificates, tasks, lingering_closer, workers, periodic_tasks }
     }
 
     /// Returns the listening address. Panics if the server was started without a listener.
     pub fn local_addr(&self) -> SocketAddr {
-        self.local_addr.expect("only a server that was started to listen has an address")
+        self.local_addr.expect("the caller started the server with a listener")
     }
 
     /// Opens a connection without a network and returns the client's end. It speaks HTTP/1.1 and
     /// WebSocket, without TLS. The limits of the address `from` apply. When the server closes its
     /// connections, the client's end reads as closed.
     pub fn connect_in_memory(&self, from: IpAddr) -> DuplexStream {
-        self.side_door.connect(from)
+        self.in_memory.connect(from)
     }
 
     /// Watches the certificate of new connections, in DER. Returns `None` without TLS.
@@ -167,14 +181,9 @@ impl Server {
     /// trail.
     pub async fn reload_certificates(&self) {
         let Some(certificates) = self.certificates.clone() else { return };
-        let read =
-            tokio::task::spawn_blocking(move || certificates.reload().map_err(|error| error.to_string()));
-        let failure = match read.await {
-            Ok(read) => read.err(),
-            Err(error) => Some(error.to_string()),
-        };
+        let failure = certificates.reload_in_background().await.err();
         let outcome = if failure.is_none() { Outcome::Done } else { Outcome::Failed };
-        self.app.note(Act::CertificateReload, outcome, failure).await;
+        self.app.write_audit_entry(Act::CertificateReload, outcome, failure).await;
     }
 
     /// Shuts the server down gracefully. Readiness becomes false at once. After
@@ -183,8 +192,8 @@ impl Server {
     /// Closing the store has no timeout.
     ///
     /// The order is: readiness; new work; work in flight; fan-out; the listener; WebSockets and
-    /// HTTP connections; the workers; periodic tasks; the store, which ends the archive job; the
-    /// fan-out thread.
+    /// HTTP connections; lingering closes; the workers; periodic tasks; the store, which ends the
+    /// archive job; the fan-out thread; password hashes and certificate reads; the audit trail.
     ///
     /// The last connection of a user stores when the user was last seen and removes the user from
     /// this node's presence. The workers (receipts, inbox entries, presence) stop without flushing,
@@ -194,7 +203,7 @@ impl Server {
     /// resend returns them.
     pub async fn drain(mut self) {
         let app = &self.app;
-        app.note(Act::ServerDrain, Outcome::Begun, None).await;
+        app.write_audit_entry(Act::ServerDrain, Outcome::Begun, None).await;
         app.lifecycle.enter(Phase::Leaving);
         sleep(app.settings.drain_delay()).await;
         let deadline = Instant::now() + app.settings.drain();
@@ -204,49 +213,64 @@ impl Server {
             app.hub.flush().await;
         });
         if finished.await.is_err() {
-            tracing::warn!("not everything accepted was finished in time; it is cut off");
+            tracing::warn!("drain timeout: aborting unfinished work");
         }
         app.lifecycle.enter(Phase::Closing);
-        app.hub.sessions().nudge_all();
+        app.hub.sessions().wake_all();
         let closed = timeout_at(deadline, async {
             app.lifecycle.sockets_closed().await;
             while self.tasks.join_next().await.is_some() {}
         });
         if closed.await.is_err() {
-            tracing::warn!("not every connection closed in time; the rest is cut off");
+            tracing::warn!("drain timeout: aborting open connections");
         }
         self.tasks.shutdown().await;
         app.lifecycle.sockets_closed().await;
+        self.lingering_closer.finish().await;
         self.workers.stop().await;
-        self.turns.shutdown().await;
-        app.note_failed_keys().await;
-        app.archivist.close();
+        self.periodic_tasks.shutdown().await;
+        app.write_failed_keys().await;
+        app.archiver.close();
         app.store.close().await;
-        if timeout(LAST_JOB, app.archivist.jobs_ended()).await.is_err() {
-            tracing::warn!(
-                "a job of the archive did not stop; it is cut off, and the next run goes on from there"
-            );
+        if timeout(ARCHIVE_JOB_TIMEOUT, app.archiver.jobs_ended()).await.is_err() {
+            tracing::warn!("archive job did not stop in time; aborting it; the next run continues it");
         }
         app.hub.stop().await;
+        let blocking_tasks = async {
+            app.password_pool.close().await;
+            if let Some(certificates) = &self.certificates {
+                certificates.reads_ended().await;
+            }
+        };
+        if timeout(BLOCKING_TASKS_TIMEOUT, blocking_tasks).await.is_err() {
+            tracing::warn!("password or certificate task did not end in time; leaving it to the runtime");
+        }
+        app.audit.flush().await;
     }
 }
 
 impl App {
     /// Writes an audit entry for an act of the process itself. The act proceeds even if the write
     /// fails.
-    async fn note(&self, act: Act, outcome: Outcome, reason: Option<String>) {
-        self.note_with(act, outcome, reason, Value::Null).await;
+    async fn write_audit_entry(&self, act: Act, outcome: Outcome, reason: Option<String>) {
+        self.write_audit_entry_with(act, outcome, reason, Value::Null).await;
     }
 
     /// Writes an audit entry with the number of omitted wrong admin keys, if any.
-    async fn note_failed_keys(&self) {
-        if let Some(left_out) = self.failed_keys.left_out() {
-            let detail = json!({"others_left_out": left_out});
-            self.note_with(Act::AdminKeyRefused, Outcome::Refused, None, detail).await;
+    async fn write_failed_keys(&self) {
+        if let Some(omitted) = self.failed_keys.take_omitted() {
+            let detail = json!({"others_left_out": omitted});
+            self.write_audit_entry_with(Act::AdminKeyRefused, Outcome::Refused, None, detail).await;
         }
     }
 
-    async fn note_with(&self, act: Act, outcome: Outcome, reason: Option<String>, detail: Value) {
+    async fn write_audit_entry_with(
+        &self,
+        act: Act,
+        outcome: Outcome,
+        reason: Option<String>,
+        detail: Value,
+    ) {
         let entry = Entry {
             at: self.clock.now(),
             act,
@@ -258,16 +282,16 @@ impl App {
             detail,
         };
         if let Err(error) = self.audit.write(&entry).await {
-            tracing::error!(?act, %error, "this is not in the audit trail");
+            tracing::error!(?act, %error, "audit entry could not be written");
         }
     }
 }
 
-/// Reports omitted wrong admin keys at every `FAILED_KEYS_EVERY`. Never returns.
-async fn tell_of_failed_keys(app: Arc<App>) {
+/// Reports omitted wrong admin keys at every `FAILED_KEYS_INTERVAL`. Never returns.
+async fn report_failed_keys(app: Arc<App>) {
     loop {
-        sleep(FAILED_KEYS_EVERY).await;
-        app.note_failed_keys().await;
+        sleep(FAILED_KEYS_INTERVAL).await;
+        app.write_failed_keys().await;
     }
 }
 
@@ -278,7 +302,7 @@ const ACCEPT_BACKLOG: u32 = 16_384;
 
 /// Binds the first usable address that the name resolves to. Returns the error of the last attempt.
 async fn listen(address: &str) -> io::Result<TcpListener> {
-    let mut failure = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
+    let mut failure = io::Error::new(io::ErrorKind::InvalidInput, "the host name resolves to no address");
     for address in lookup_host(address).await? {
         let bound = || {
             let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -303,10 +327,10 @@ fn app(parts: ServerParts, hosts: Hosts, documents: Documents, lifecycle: Lifecy
         max_members_per_call: at_most(limits.members_per_call),
         known_people_only: parts.signup,
     };
-    let gate = Gate::new(
+    let revocation_check = RevocationCheck::new(
         Arc::clone(&parts.store),
         Arc::clone(&parts.clock),
-        parts.hub.known_revocations(),
+        parts.hub.revocation_cache(),
         parts.fleet.is_alone(),
     );
     let chat = Chat::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.random, rules);
@@ -317,20 +341,20 @@ fn app(parts: ServerParts, hosts: Hosts, documents: Documents, lifecycle: Lifecy
         max_token_ttl: parts.max_token_ttl,
         chat,
         store: parts.store,
-        archivist: Arc::new(Archivist::new(parts.archive, Arc::clone(&parts.clock))),
+        archiver: Arc::new(Archiver::new(parts.archive, Arc::clone(&parts.clock))),
         hosts,
-        addresses: Addresses::new(&parts.settings, &limits, Arc::clone(&parts.clock)),
+        address_limits: AddressLimits::new(&parts.settings, &limits, Arc::clone(&parts.clock)),
         budgets: Budgets::new(&limits, Arc::clone(&parts.clock)),
         clock: parts.clock,
         tokens: parts.tokens,
-        gate,
+        revocation_check,
         passwords: parts.passwords,
         admin_key: parts.admin_key,
         audit: parts.audit,
         failed_keys: FailedKeys::default(),
         request_ids: AtomicU64::new(1),
-        desk: PasswordDesk::new(&limits),
-        whereabouts: parts.hub.whereabouts(parts.fleet),
+        password_pool: PasswordHashPool::new(&limits),
+        presence_directory: parts.hub.presence_directory(parts.fleet),
         hub: parts.hub,
         metrics: parts.metrics,
         lifecycle,

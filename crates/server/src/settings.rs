@@ -66,7 +66,7 @@ impl ServerSettings {
     }
 
     /// Returns the maximum reconnect delay.
-    pub(crate) fn latest_return(&self) -> Duration {
+    pub(crate) fn max_reconnect_delay(&self) -> Duration {
         Duration::from_secs(self.return_seconds)
     }
 }
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_set_keeps_its_default_and_an_unknown_key_is_an_error_that_names_it() {
+    fn unset_keys_keep_defaults_and_unknown_keys_are_errors() {
         let limits: LimitSettings = serde_json::from_str(r#"{"content_bytes":5}"#).unwrap();
         assert_eq!(limits, LimitSettings { content_bytes: 5, ..LimitSettings::default() });
         let unknown = serde_json::from_str::<LimitSettings>(r#"{"sends_per_secnd":5}"#).unwrap_err();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_no_limit() {
+    fn zero_means_unlimited() {
         assert_eq!((at_most(0), at_most(7)), (usize::MAX, 7));
         assert_eq!((seconds(0), seconds(7)), (None, Some(Duration::from_secs(7))));
     }

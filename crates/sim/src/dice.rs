@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_throws_and_a_part_of_its_own_is_not_moved_by_others() {
+    fn seed_gives_a_stable_sequence_and_independent_parts() {
         let (mut one, mut other) = (Dice::new(7), Dice::new(7));
         let mut before = one.of("network");
         assert_eq!(

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_tables_of_a_thread_follow_from_its_seed() {
+    fn thread_hash_tables_follow_from_the_seed() {
         assert_eq!(hash_in_a_seeded_thread(1), hash_in_a_seeded_thread(1));
         assert_ne!(hash_in_a_seeded_thread(1), hash_in_a_seeded_thread(2));
     }

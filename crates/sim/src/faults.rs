@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::sleep;
 
-use crate::town::Town;
+use crate::cluster::Cluster;
 use crate::world::{World, WorldKind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
@@ -73,7 +73,7 @@ impl Fault {
 
 /// Injects faults, each kind on its own random schedule, until the busy phase ends or the run has a
 /// finding.
-pub async fn weather(town: &Arc<Town>, world: &Arc<World>, faults: &BTreeSet<Fault>) {
+pub async fn weather(town: &Arc<Cluster>, world: &Arc<World>, faults: &BTreeSet<Fault>) {
     let mut tasks = tokio::task::JoinSet::new();
     for fault in faults {
         tasks.spawn(again_and_again(Arc::clone(town), Arc::clone(world), *fault));
@@ -81,7 +81,7 @@ pub async fn weather(town: &Arc<Town>, world: &Arc<World>, faults: &BTreeSet<Fau
     tasks.join_all().await;
 }
 
-async fn again_and_again(town: Arc<Town>, world: Arc<World>, fault: Fault) {
+async fn again_and_again(town: Arc<Cluster>, world: Arc<World>, fault: Fault) {
     let mut dice = town.dice.of(&format!("{fault:?}"));
     let (least, most) = match fault {
         Fault::LineCut => (300, 4_000),

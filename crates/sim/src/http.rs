@@ -6,8 +6,8 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
+use crate::cluster::Cluster;
 use crate::dice::Dice;
-use crate::town::Town;
 
 pub struct Answer {
     pub status: u16,
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Sends a request to a random node. `None` means that no complete answer arrived; the server may
 /// have executed the request.
 pub async fn call(
-    town: &Town,
+    town: &Cluster,
     dice: &mut Dice,
     token: &str,
     method: &str,
@@ -43,7 +43,7 @@ pub async fn call(
 }
 
 async fn ask(
-    town: &Town,
+    town: &Cluster,
     dice: &mut Dice,
     token: &str,
     method: &str,

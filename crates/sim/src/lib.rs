@@ -9,21 +9,21 @@
 //! adds deliberate bugs, and [`shrink`] minimizes a failing run.
 
 pub mod audit;
-mod books;
 mod clock;
+mod cluster;
 mod device;
 pub mod dice;
 pub mod entropy;
 pub mod faults;
 mod http;
-mod lodger;
+mod http_auditor;
+mod ledger;
 mod network;
 pub mod plant;
 pub mod process;
 pub mod run;
 pub mod shrink;
-mod town;
 mod trace;
-mod visitor;
+mod user_session;
 mod websocket;
 pub mod world;

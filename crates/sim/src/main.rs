@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bluetick_sim::audit::Guarantee;
 use bluetick_sim::faults::Fault;
-use bluetick_sim::plant::Plant;
+use bluetick_sim::plant::PlantedBug;
 use bluetick_sim::process::{self, Failure, faults_without};
 use bluetick_sim::run::{Outcome, Plan};
 use bluetick_sim::shrink::{essence, shrink};
@@ -27,7 +27,7 @@ struct Arguments {
     world: Option<WorldKind>,
     /// Plant a bug, and stop at the first seed that finds it
     #[arg(long, conflicts_with = "world")]
-    plant: Option<Plant>,
+    plant: Option<PlantedBug>,
     /// Plant each bug in turn, and print the seed that found it
     #[arg(long, conflicts_with_all = ["world", "plant"])]
     plants: bool,
@@ -109,7 +109,7 @@ fn run_seeds(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 impl Arguments {
-    fn plan(&self, seed: u64, plant: Option<Plant>) -> Plan {
+    fn plan(&self, seed: u64, plant: Option<PlantedBug>) -> Plan {
         let plan = match plant {
             Some(plant) => Plan::planted(seed, plant),
             None => Plan::new(seed, self.world),
@@ -127,7 +127,7 @@ struct Failed {
 
 /// Totals over all runs.
 #[derive(Default)]
-struct Sum {
+struct RunTotals {
     seeds: AtomicU64,
     simulated_ms: AtomicU64,
     faults: AtomicU64,
@@ -136,7 +136,7 @@ struct Sum {
     requests: AtomicU64,
 }
 
-impl Sum {
+impl RunTotals {
     fn add(&self, outcome: &Outcome) {
         let simulated = u64::try_from(outcome.simulated.as_millis()).unwrap_or(u64::MAX);
         let parts = [
@@ -173,8 +173,8 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Runs the seeds in parallel and returns the failure with the lowest seed among the seeds that
 /// ran. Workers stop taking seeds after the first failure.
-fn run_all(arguments: &Arguments, plant: Option<Plant>) -> Result<Option<Failed>, Failure> {
-    let (began, sum) = (Instant::now(), Sum::default());
+fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Failed>, Failure> {
+    let (began, sum) = (Instant::now(), RunTotals::default());
     let (next, failed) = (AtomicU64::new(arguments.seeds.start), Mutex::new(None::<Failed>));
     let (said, gone_wrong) = (Mutex::new(Instant::now()), Mutex::new(None::<Failure>));
     std::thread::scope(|scope| {
@@ -247,7 +247,7 @@ fn print_failure(failed: &Failed, no_shrinking: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn plant_name(plant: Plant) -> String {
+fn plant_name(plant: PlantedBug) -> String {
     use clap::ValueEnum;
     plant.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
@@ -257,7 +257,7 @@ fn plant_name(plant: Plant) -> String {
 fn try_plants(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut all_found = true;
     println!("| planted | found by seed | as |\n|---|---|---|");
-    for plant in Plant::ALL {
+    for plant in PlantedBug::ALL {
         let found = run_all(arguments, Some(plant))?;
         match &found {
             Some(failed) if plant.breaks().contains(&failed.guarantee) => {

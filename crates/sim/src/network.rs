@@ -16,26 +16,26 @@ use crate::dice::Dice;
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]
-pub struct Network(Arc<Lines>);
+pub struct Network(Arc<Links>);
 
-struct Lines {
+struct Links {
     dice: Dice,
     next: AtomicU64,
     /// Maximum usual delay in milliseconds. One in `stuck_one_in` chunks is delayed by 0.1 to 4
     /// seconds more (0: none).
     delay_ms: AtomicU64,
     stuck_one_in: AtomicU64,
-    open: Mutex<BTreeMap<u64, Line>>,
+    open: Mutex<BTreeMap<u64, Link>>,
 }
 
-struct Line {
+struct Link {
     node: usize,
     cut: watch::Sender<bool>,
 }
 
 impl Network {
     pub fn new(dice: Dice) -> Network {
-        Network(Arc::new(Lines {
+        Network(Arc::new(Links {
             dice,
             next: AtomicU64::new(0),
             delay_ms: AtomicU64::new(5),
@@ -44,7 +44,7 @@ impl Network {
         }))
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Line>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Link>> {
         self.0.open.lock().expect("nobody panics while holding the lines")
     }
 
@@ -58,7 +58,7 @@ impl Network {
         let number = self.0.next.fetch_add(1, Ordering::SeqCst);
         let (ours, near) = duplex(BUFFER_BYTES);
         let (cut, is_cut) = watch::channel(false);
-        self.open().insert(number, Line { node, cut });
+        self.open().insert(number, Link { node, cut });
         let ((near_read, near_write), (far_read, far_write)) = (split(near), split(theirs));
         let network = self.clone();
         let (out, back) = (is_cut.clone(), is_cut);
@@ -82,18 +82,18 @@ impl Network {
 
     /// Cuts all open connections of a node. Nothing passes through them afterwards.
     pub fn cut_all(&self, node: usize) {
-        self.open().values().filter(|line| line.node == node).for_each(Line::cut);
+        self.open().values().filter(|line| line.node == node).for_each(Link::cut);
     }
 }
 
-impl Line {
+impl Link {
     fn cut(&self) {
         self.cut.send_replace(true);
     }
 }
 
 async fn pump(
-    lines: &Lines,
+    lines: &Links,
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut cut: watch::Receiver<bool>,

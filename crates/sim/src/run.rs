@@ -15,15 +15,15 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::audit::{Finding, Guarantee};
-use crate::books::close;
+use crate::cluster::{Cluster, person, short};
 use crate::device::{Device, Report};
 use crate::dice::Dice;
 use crate::entropy;
 use crate::faults::{Fault, weather};
-use crate::lodger::Lodger;
-use crate::plant::Plant;
-use crate::town::{Town, person, short};
-use crate::visitor::Visitor;
+use crate::http_auditor::HttpAuditor;
+use crate::ledger::close;
+use crate::plant::PlantedBug;
+use crate::user_session::UserSession;
 use crate::world::{World, WorldKind};
 
 /// The complete input of a run: equal plans produce equal traces.
@@ -35,7 +35,7 @@ pub struct Plan {
     /// Length of the busy phase in simulated time. Afterwards clients start nothing new and faults
     /// stop.
     pub busy: Duration,
-    pub plant: Option<Plant>,
+    pub plant: Option<PlantedBug>,
 }
 
 impl Plan {
@@ -48,7 +48,7 @@ impl Plan {
     }
 
     /// Plans a run with a deliberate bug, in the world that the bug belongs to.
-    pub fn planted(seed: u64, plant: Plant) -> Plan {
+    pub fn planted(seed: u64, plant: PlantedBug) -> Plan {
         Plan { plant: Some(plant), ..Plan::new(seed, Some(plant.world())) }
     }
 }
@@ -128,10 +128,10 @@ pub fn run(plan: &Plan) -> Outcome {
 const PEOPLE: usize = 5;
 
 async fn story(plan: &Plan) -> Outcome {
-    let town = Town::new(Dice::new(plan.seed));
+    let town = Cluster::new(Dice::new(plan.seed));
     let world = Arc::new(World::open(plan.world, &town, plan.plant).await);
-    let mut visitors: Vec<Visitor> =
-        (0..PEOPLE).map(|number| Visitor::new(&town, number, PEOPLE, is_forgetful(number))).collect();
+    let mut visitors: Vec<HttpAuditor> =
+        (0..PEOPLE).map(|number| HttpAuditor::new(&town, number, PEOPLE, is_forgetful(number))).collect();
     if settle_in(&town, &mut visitors).await.is_none() {
         town.auditor().find(Guarantee::NoLoss, None, "a server without trouble answers nobody".to_owned());
     }
@@ -147,8 +147,8 @@ async fn story(plan: &Plan) -> Outcome {
             devices.spawn(device.live(done));
         }
     }
-    let visiting: JoinSet<Visitor> = visitors.into_iter().map(Visitor::live).collect();
-    let lodging = Lodger::new(&town, PEOPLE, plan.world == WorldKind::Embedded);
+    let visiting: JoinSet<HttpAuditor> = visitors.into_iter().map(HttpAuditor::live).collect();
+    let lodging = UserSession::new(&town, PEOPLE, plan.world == WorldKind::Embedded);
     let lodging = tokio::spawn(lodging.live());
     let breaking = tokio::spawn({
         let (town, world, faults) = (Arc::clone(&town), Arc::clone(&world), plan.faults.clone());
@@ -195,7 +195,7 @@ fn is_forgetful(person: usize) -> bool {
     person.is_multiple_of(2) && person > 0
 }
 
-async fn busy(town: &Town, time: Duration) {
+async fn busy(town: &Cluster, time: Duration) {
     let end = tokio::time::Instant::now() + time;
     while tokio::time::Instant::now() < end && !town.is_broken() {
         sleep(Duration::from_millis(100)).await;
@@ -204,7 +204,7 @@ async fn busy(town: &Town, time: Duration) {
 
 /// Creates four direct conversations, a group of four, and a group that user 1 adds members to
 /// later. Returns `None` if a server does not answer.
-async fn settle_in(town: &Town, visitors: &mut [Visitor]) -> Option<()> {
+async fn settle_in(town: &Cluster, visitors: &mut [HttpAuditor]) -> Option<()> {
     for (one, other) in [(0, 1), (1, 2), (3, 4), (0, 3)] {
         let id = visitors[one].open(&json!({"kind": "direct", "peer": person(other).as_str()})).await?;
         let_in(town, visitors, id, &[one, other], None);
@@ -217,7 +217,13 @@ async fn settle_in(town: &Town, visitors: &mut [Visitor]) -> Option<()> {
     Some(())
 }
 
-fn let_in(town: &Town, visitors: &mut [Visitor], id: ConversationId, members: &[usize], host: Option<usize>) {
+fn let_in(
+    town: &Cluster,
+    visitors: &mut [HttpAuditor],
+    id: ConversationId,
+    members: &[usize],
+    host: Option<usize>,
+) {
     let names: Vec<_> = members.iter().map(|member| person(*member).to_string()).collect();
     town.trace.note("all", format_args!("{} is {}", short(id), names.join(", ")));
     for member in members {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bluetick_sim::faults::Fault;
-use bluetick_sim::plant::Plant;
+use bluetick_sim::plant::PlantedBug;
 use bluetick_sim::process::run_by;
 use bluetick_sim::run::{Outcome, Plan};
 use bluetick_sim::world::WorldKind;
@@ -32,17 +32,17 @@ fn hold(world: WorldKind, seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn one_server_on_a_bad_disk_keeps_every_guarantee() {
+fn one_server_on_a_faulty_disk_keeps_every_guarantee() {
     hold(WorldKind::Embedded, 1..16);
 }
 
 #[test]
-fn a_fleet_on_bad_tables_and_a_forgetful_redis_keeps_every_guarantee() {
+fn fleet_with_faulty_tables_and_redis_keeps_every_guarantee() {
     hold(WorldKind::Fleet, 1..16);
 }
 
 #[test]
-fn servers_that_are_told_to_stop_start_no_threads_and_leave_the_trace_as_it_is() {
+fn stopped_servers_start_no_threads_and_keep_the_trace() {
     for world in [WorldKind::Embedded, WorldKind::Fleet] {
         let faults = BTreeSet::from([Fault::Restart, Fault::LineCut]);
         let busy = Duration::from_secs(60);
@@ -58,7 +58,7 @@ fn servers_that_are_told_to_stop_start_no_threads_and_leave_the_trace_as_it_is()
 }
 
 #[test]
-fn a_run_in_which_nothing_happens_keeps_every_guarantee_too() {
+fn run_without_faults_keeps_every_guarantee() {
     for world in [WorldKind::Embedded, WorldKind::Fleet] {
         let outcome = run(&Plan { busy: Duration::ZERO, ..Plan::new(1, Some(world)) });
         assert!(outcome.finding.is_none() && outcome.sends == 0, "{:?}", outcome.finding);
@@ -66,7 +66,7 @@ fn a_run_in_which_nothing_happens_keeps_every_guarantee_too() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace_byte_for_byte_and_another_one_does_not() {
+fn same_seed_gives_an_identical_trace() {
     for world in [WorldKind::Embedded, WorldKind::Fleet] {
         let (once, again) = (run(&Plan::new(7, Some(world))), run(&Plan::new(7, Some(world))));
         assert!(once.trace.len() > 100, "{} lines", once.trace.len());
@@ -79,8 +79,8 @@ fn the_same_seed_gives_the_same_trace_byte_for_byte_and_another_one_does_not() {
 const SEEDS: u64 = 20;
 
 #[test]
-fn every_planted_bug_is_found_soon_and_as_what_it_is() {
-    for plant in Plant::ALL {
+fn every_planted_bug_is_found_within_its_seeds_and_named() {
+    for plant in PlantedBug::ALL {
         let found = (1..=SEEDS).find_map(|seed| run(&Plan::planted(seed, plant)).finding);
         let found = found.unwrap_or_else(|| panic!("{plant:?} was not found in {SEEDS} seeds"));
         assert!(plant.breaks().contains(&found.guarantee), "{plant:?}: {found:?}");

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use crate::EngineSettings;
 use crate::NodeId;
 use crate::append::Unresolved;
 use crate::archive::Archiver;
@@ -32,7 +33,6 @@ use crate::outgoing::Outgoing;
 use crate::rooms::Rooms;
 use crate::rows::{Rows, RowsError};
 use crate::seeding::Seeded;
-use crate::settings::EngineSettings;
 use crate::standings::Standings;
 use crate::told::Told;
 

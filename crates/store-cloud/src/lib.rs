@@ -41,16 +41,15 @@ mod revoked;
 mod rooms;
 pub mod rows;
 mod seeding;
-mod settings;
 mod spreading;
 mod standings;
 mod statuses;
 mod store;
 mod told;
 
+pub use bluetick_fleet_settings::EngineSettings;
 pub use engine::{CloudParts, CloudStore};
 pub use epoch::{raise_epoch, read_epoch};
-pub use settings::EngineSettings;
 
 use std::fmt;
 use std::sync::Arc;

@@ -13,11 +13,11 @@ use bluetick_core::ports::Append;
 use bluetick_core::{ConversationId, StoreError};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use crate::EngineSettings;
 use crate::append::LATE_WRITES;
 use crate::engine::Engine;
 use crate::people::shared_key;
 use crate::rows::{Item, Key, Only, Table};
-use crate::settings::EngineSettings;
 
 #[derive(Default)]
 pub(crate) struct Outage {

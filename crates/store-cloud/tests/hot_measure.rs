@@ -1,5 +1,5 @@
-//! How long a page of a spread conversation takes, and how many queries, on DynamoDB Local. The table in docs/hot.md is
-//! what this prints:
+//! How long a page of a spread conversation takes, and how many queries, on DynamoDB Local. The
+//! tables in docs/explanation/fleet.md are what this prints:
 //! `cargo test -p bluetick-store-cloud --test hot_measure -- --ignored --nocapture`
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 

@@ -2,7 +2,7 @@
 //! read.
 //!
 //! Two nodes; the one who writes is connected to the first, the one who reads to the second. Everything is at hand that
-//! is at hand in the middle of a conversation. The table in docs/fleet.md is what this prints.
+//! is at hand in the middle of a conversation. The tables in docs/explanation/fleet.md are what this prints.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

@@ -14,11 +14,13 @@ use bluetick_core::inbox::InboxSection;
 use bluetick_core::ports::CheckpointReport;
 use bluetick_core::{Member, MemberState, Members, Seq, UserId};
 
-use crate::codec::chunk::{self, Entry, Fingerprint, Packer};
+use crate::codec::chunk::{self, ChunkEntry, Fingerprint, Packer};
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, record, rows};
 use crate::dedupe::DedupeClock;
-use crate::memory::{Generation, Profiles, Room, RoomState, TailMessage, Users, Written};
+use crate::memory::{
+    CheckpointedState, ConversationState, Generation, Profiles, ResidentConversation, TailMessage, Users,
+};
 use crate::tables::{Engine, InboxChange, TablesError, Update};
 
 /// The size in bytes at which a transaction is committed. Small transactions let log syncs use the
@@ -54,21 +56,21 @@ pub struct Checkpoint<'a> {
 }
 
 /// What a checkpoint reads from one conversation state, under its lock.
-struct Visit {
-    room: Arc<Room>,
+struct VisitedConversation {
+    resident: Arc<ResidentConversation>,
     stored: StoredConversation,
     /// The members whose rows are out of date.
     members: Vec<(Member, MemberState)>,
     /// The members whose rows by user are out of date.
-    inbox: Vec<StaleLine>,
+    inbox: Vec<StaleInboxRow>,
     tail_first: Seq,
     tail: Vec<TailMessage>,
     notices_before_tail: u64,
-    written: Written,
+    written: CheckpointedState,
 }
 
 /// A member's inbox row, as it must be written.
-struct StaleLine {
+struct StaleInboxRow {
     user: UserId,
     shelf: InboxSection,
     pending_after: Option<Seq>,
@@ -83,25 +85,25 @@ impl Checkpoint<'_> {
         let mut messages = 0;
         (self.on_step)(Step::BeforeFirstTransaction);
         // The tables are sorted by conversation, so this order touches each page once.
-        generation.rooms.sort_unstable_by_key(|room| room.id);
+        generation.residents.sort_unstable_by_key(|resident| resident.id);
         let mut packer = Packer::default();
         let mut inbox: Vec<InboxChange> = Vec::new();
-        let mut rooms = generation.rooms.iter().filter_map(visit).peekable();
-        while rooms.peek().is_some() {
+        let mut residents = generation.residents.iter().filter_map(visit).peekable();
+        while residents.peek().is_some() {
             let mut update = self.update()?;
             let mut visited = Vec::new();
             while update.bytes() < TRANSACTION_BYTES
                 && inbox.len() < INBOX_ROWS_AT_ONCE
-                && let Some(visit) = rooms.next()
+                && let Some(visit) = residents.next()
             {
                 messages += visit.tail.len();
-                self.write_room(&mut update, &mut packer, &visit)?;
+                self.write_conversation(&mut update, &mut packer, &visit)?;
                 collect_inbox(&visit, &mut inbox)?;
-                visited.push((visit.room, visit.written));
+                visited.push((visit.resident, visit.written));
             }
             update.commit()?;
-            for (room, written) in &visited {
-                room.state().forget(written);
+            for (resident, written) in &visited {
+                resident.state().forget(written);
             }
             (self.on_step)(Step::RoomsWritten);
             if inbox.len() >= INBOX_ROWS_AT_ONCE {
@@ -117,7 +119,7 @@ impl Checkpoint<'_> {
         update.commit()?;
         generation.settle();
         (self.on_step)(Step::PositionMoved);
-        Ok(CheckpointReport { conversations: generation.rooms.len(), messages, took: started.elapsed() })
+        Ok(CheckpointReport { conversations: generation.residents.len(), messages, took: started.elapsed() })
     }
 
     fn update(&self) -> Result<Update<'_>, TablesError> {
@@ -125,11 +127,11 @@ impl Checkpoint<'_> {
     }
 
     /// Writes all rows keyed by the conversation. They become durable in one transaction.
-    fn write_room(
+    fn write_conversation(
         &self,
         update: &mut Update<'_>,
         packer: &mut Packer,
-        visit: &Visit,
+        visit: &VisitedConversation,
     ) -> Result<(), TablesError> {
         let id = visit.stored.conversation.id;
         for user in visit.written.departed.keys() {
@@ -147,7 +149,7 @@ impl Checkpoint<'_> {
         &self,
         update: &mut Update<'_>,
         packer: &mut Packer,
-        visit: &Visit,
+        visit: &VisitedConversation,
     ) -> Result<(), TablesError> {
         let id = visit.stored.conversation.id;
         let mut first_seq = visit.tail_first;
@@ -185,8 +187,8 @@ impl Checkpoint<'_> {
 
         let old = before.records().zip(prints);
         let new = visit.tail.iter().map(|message| (&message.record[..], message.fingerprint));
-        let mut entries: Vec<Entry<'_>> = Vec::with_capacity(before.records().len() + visit.tail.len());
-        entries.extend(old.chain(new).map(|(record, fingerprint)| Entry { record, fingerprint }));
+        let mut entries: Vec<ChunkEntry<'_>> = Vec::with_capacity(before.records().len() + visit.tail.len());
+        entries.extend(old.chain(new).map(|(record, fingerprint)| ChunkEntry { record, fingerprint }));
         let mut packed = Vec::new();
         let mut rest = &entries[..];
         while !rest.is_empty() {
@@ -269,17 +271,17 @@ fn open_chunk(
     Ok((chunk::unpack(&header)?, header.fingerprints().collect()))
 }
 
-fn visit(room: &Arc<Room>) -> Option<Visit> {
-    let state = room.state();
+fn visit(resident: &Arc<ResidentConversation>) -> Option<VisitedConversation> {
+    let state = resident.state();
     let written = state.to_write();
     let unwritten = |(user, _): &(UserId, u64)| {
         state.member(user).map(|(member, member_state)| (member.clone(), *member_state))
     };
-    Some(Visit {
-        room: Arc::clone(room),
+    Some(VisitedConversation {
+        resident: Arc::clone(resident),
         stored: state.to_store()?,
-        members: written.seats.iter().filter_map(unwritten).collect(),
-        inbox: stale_lines(&state),
+        members: written.member_states.iter().filter_map(unwritten).collect(),
+        inbox: stale_inbox_rows(&state),
         tail_first: state.tail_first(),
         tail: state.tail().collect(),
         notices_before_tail: state.notices_before_tail(),
@@ -287,12 +289,12 @@ fn visit(room: &Arc<Room>) -> Option<Visit> {
     })
 }
 
-fn stale_lines(state: &RoomState) -> Vec<StaleLine> {
+fn stale_inbox_rows(state: &ConversationState) -> Vec<StaleInboxRow> {
     let (members, head): (&Members, _) = (&state.members, state.head());
-    let lines = members.iter().zip(state.seats.member_states());
+    let lines = members.iter().zip(state.member_states.iter());
     let stale = lines.filter(|(member, _)| state.stale.has(&member.user));
     stale
-        .map(|(member, member_state)| StaleLine {
+        .map(|(member, member_state)| StaleInboxRow {
             user: member.user.clone(),
             shelf: InboxSection::of(member_state.preferences),
             pending_after: member_state.pending_after(member.joined_seq, head),
@@ -302,7 +304,7 @@ fn stale_lines(state: &RoomState) -> Vec<StaleLine> {
 }
 
 /// Returns how many of `entries` go into the next chunk.
-fn chunk_length(entries: &[Entry<'_>]) -> usize {
+fn chunk_length(entries: &[ChunkEntry<'_>]) -> usize {
     let mut bytes = 0;
     let full = entries.iter().take(chunk::CAPACITY).position(|entry| {
         let closed = bytes >= CHUNK_RAW_BYTES;
@@ -312,7 +314,7 @@ fn chunk_length(entries: &[Entry<'_>]) -> usize {
     full.unwrap_or(entries.len().min(chunk::CAPACITY))
 }
 
-fn collect_inbox(visit: &Visit, inbox: &mut Vec<InboxChange>) -> Result<(), TablesError> {
+fn collect_inbox(visit: &VisitedConversation, inbox: &mut Vec<InboxChange>) -> Result<(), TablesError> {
     let conversation = &visit.stored.conversation;
     let newest = visit.tail.last().map(|message| record::cut(&message.record)).transpose();
     let newest = newest.map_err(|error| TablesError::Damaged { table: "log", error })?;

@@ -17,11 +17,12 @@
 //! window.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_core::Timestamp;
 use bluetick_core::time::Clock;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::codec::rows::{seal, unseal};
 use crate::codec::{DecodeError, put_varint};
@@ -161,7 +162,7 @@ impl DedupeClock {
     }
 
     fn samples(&self) -> MutexGuard<'_, VecDeque<Sample>> {
-        self.samples.lock().expect("nothing panics while it holds the lock")
+        self.samples.lock()
     }
 }
 

@@ -4,8 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Faults to inject. All are off by default; only tests turn them on.
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ struct CachedWrite {
 
 impl Faults {
     fn cache(&self) -> MutexGuard<'_, Vec<CachedWrite>> {
-        self.cache.lock().expect("nobody panics while holding the cache")
+        self.cache.lock()
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -136,7 +138,10 @@ impl Disk {
         let mut offset = 0;
         while offset < bytes {
             let count = (bytes - offset).min(zeros.len() as u64);
-            file.write_all_at(&zeros[..usize::try_from(count).expect("at most a mebibyte")], offset)?;
+            file.write_all_at(
+                &zeros[..usize::try_from(count).expect("each write is at most a mebibyte")],
+                offset,
+            )?;
             offset += count;
         }
         file.sync_all()?;

@@ -14,8 +14,8 @@ use bluetick_core::{
 };
 
 use crate::archive::Filled;
-use crate::read::{Draft, page_of_all};
-use crate::store::{EmbeddedStore, LOOKS_AT_ARCHIVE, blocking};
+use crate::read::{PartialPage, page_of_all};
+use crate::store::{ARCHIVE_READ_ATTEMPTS, EmbeddedStore, blocking};
 use crate::tables::TablesError;
 
 /// What the store contains.
@@ -37,7 +37,7 @@ pub struct Inventory {
 
 /// A user: an account, or only the profile of a user whom the operator's own product manages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exported {
+pub struct ExportedUser {
     pub id: UserId,
     pub account: Option<User>,
     pub profile: Option<Profile>,
@@ -45,7 +45,7 @@ pub struct Exported {
 
 /// A conversation with the read state of each member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExportedRoom {
+pub struct ExportedConversation {
     pub conversation: Conversation,
     pub members: Vec<(Member, MemberState)>,
 }
@@ -92,7 +92,7 @@ impl EmbeddedStore {
         &self,
         after: Option<UserId>,
         limit: usize,
-    ) -> Result<Vec<Exported>, StoreError> {
+    ) -> Result<Vec<ExportedUser>, StoreError> {
         let tables = Arc::clone(&self.tables);
         blocking(move || {
             let engine = tables.current()?;
@@ -122,7 +122,7 @@ impl EmbeddedStore {
         .await
     }
 
-    pub async fn export_room(&self, id: ConversationId) -> Result<ExportedRoom, StoreError> {
+    pub async fn export_conversation(&self, id: ConversationId) -> Result<ExportedConversation, StoreError> {
         let tables = Arc::clone(&self.tables);
         blocking(move || {
             let engine = tables.current()?;
@@ -130,7 +130,7 @@ impl EmbeddedStore {
             let stored = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?;
             let (members, member_states) = snapshot.members(id)?;
             let members = members.iter().cloned().zip(member_states).collect();
-            Ok(ExportedRoom { conversation: stored.conversation, members })
+            Ok(ExportedConversation { conversation: stored.conversation, members })
         })
         .await
     }
@@ -152,24 +152,24 @@ impl EmbeddedStore {
             from: PageFrom::After(after),
             limit: PageLimit::MAX,
         };
-        for look in 1.. {
+        for attempt in 1.. {
             let (tables, request) = (Arc::clone(&self.tables), request.clone());
-            let draft: Draft = blocking(move || page_of_all(&tables, request)).await?;
+            let draft: PartialPage = blocking(move || page_of_all(&tables, request)).await?;
             if draft.cold.is_empty() {
                 return draft.finish().map(|page| page.messages);
             }
-            match self.archiver.fill(draft, look == LOOKS_AT_ARCHIVE).await? {
+            match self.archiver.fill(draft, attempt == ARCHIVE_READ_ATTEMPTS).await? {
                 Filled::Page(page) => return Ok(page.messages),
                 Filled::LookAgain => {}
             }
         }
-        unreachable!("the last look gives a page")
+        unreachable!("the last attempt returns a page or an error")
     }
 }
 
 /// Merges both lists by id. A full list may lack users after its last entry, so the result ends at
 /// the lowest last entry of the full lists.
-fn merged(users: Vec<User>, profiles: Vec<(UserId, Profile)>, limit: usize) -> Vec<Exported> {
+fn merged(users: Vec<User>, profiles: Vec<(UserId, Profile)>, limit: usize) -> Vec<ExportedUser> {
     let mut ends = Vec::new();
     if users.len() == limit {
         ends.extend(users.last().map(|user| user.id.clone()));
@@ -187,7 +187,7 @@ fn merged(users: Vec<User>, profiles: Vec<(UserId, Profile)>, limit: usize) -> V
     }
     let end = ends.into_iter().min();
     let all = all.into_iter().filter(|(id, _)| end.as_ref().is_none_or(|end| id <= end));
-    all.map(|(id, (account, profile))| Exported { id, account, profile }).collect()
+    all.map(|(id, (account, profile))| ExportedUser { id, account, profile }).collect()
 }
 
 fn in_store(error: ArchiveError) -> StoreError {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_comes_once_and_nobody_is_skipped_where_a_list_was_cut() {
+    fn merged_export_lists_each_user_once_when_a_list_was_limited() {
         let people = merged(vec![user("ann"), user("bob")], vec![profile("bob"), profile("zoe")], 2);
         let shown: Vec<_> = people.iter().map(|one| (one.id.as_str(), one.profile.is_some())).collect();
         // There may be accounts between bob and zoe that the first list had no space for.

@@ -11,26 +11,26 @@ use bytes::Bytes;
 
 use crate::codec::record::{self, Record};
 use crate::codec::rows;
-use crate::memory::{NoticesAbove, Recent, RoomState, Rooms};
+use crate::load::ConversationLoader;
+use crate::memory::{ConversationState, NoticesAbove, Recent, ResidentConversations};
 use crate::recovery::load;
 use crate::tables::{Snapshot, Tables, TablesError};
-use crate::wake::Waker;
 
 #[derive(Clone)]
 pub struct InboxReader {
     pub tables: Arc<Tables>,
-    pub rooms: Arc<Rooms>,
+    pub residents: Arc<ResidentConversations>,
     pub recent: Arc<Recent>,
-    pub waker: Arc<Waker>,
+    pub loader: Arc<ConversationLoader>,
 }
 
 impl InboxReader {
     /// Returns one page of the inbox. Reads the disk.
     pub fn page(&self, request: &InboxRequest) -> Result<InboxPage, StoreError> {
-        let (mut places, more) = self.places(request)?;
-        let mut entries = Vec::with_capacity(places.len());
-        for place in &places {
-            match self.entry(place.id, &request.user) {
+        let (mut positions, more) = self.positions(request)?;
+        let mut entries = Vec::with_capacity(positions.len());
+        for position in &positions {
+            match self.entry(position.id, &request.user) {
                 Ok(entry) if entry.is_listed_for(&request.user) => entries.push(entry),
                 // Tables of earlier versions list conversations without messages.
                 Ok(_) => {}
@@ -39,7 +39,7 @@ impl InboxReader {
                 Err(error) => return Err(error),
             }
         }
-        let next = places.pop().filter(|_| more);
+        let next = positions.pop().filter(|_| more);
         Ok(InboxPage { entries, next })
     }
 
@@ -48,54 +48,57 @@ impl InboxReader {
     /// Positions in memory take precedence over those in the tables. The tables are read second, so
     /// a conversation that a checkpoint moved in between is found at least once. A position in the
     /// tables is skipped if memory already supplied the conversation.
-    fn places(&self, request: &InboxRequest) -> Result<(Vec<InboxKey>, bool), StoreError> {
+    fn positions(&self, request: &InboxRequest) -> Result<(Vec<InboxKey>, bool), StoreError> {
         let InboxRequest { user, after, filter, limit } = request;
         let limit = limit.count();
-        let wanted = |place: &InboxKey| filter.takes(place.shelf) && after.is_none_or(|after| *place > after);
-        let (mut places, large) = self.recent.look(user, *after, *filter, limit);
-        let in_large = large.iter().filter_map(|(id, room)| room.state().place(*id, user));
-        places.extend(in_large.filter(wanted));
-        places.sort_unstable();
-        places.truncate(limit + 1);
+        let wanted =
+            |position: &InboxKey| filter.takes(position.shelf) && after.is_none_or(|after| *position > after);
+        let (mut positions, large) = self.recent.first_positions(user, *after, *filter, limit);
+        let in_large = large.iter().filter_map(|(id, resident)| resident.state().inbox_position(*id, user));
+        positions.extend(in_large.filter(wanted));
+        positions.sort_unstable();
+        positions.truncate(limit + 1);
         // No position after this one is on the page, whatever the tables contain.
-        let mut last = places.get(limit).copied();
+        let mut last = positions.get(limit).copied();
         let tables = self.tables.current()?;
-        tables.snapshot()?.order(user, start(request).as_ref(), |place| {
+        tables.snapshot()?.order(user, start(request).as_ref(), |position| {
             // Archived conversations sort last, so no wanted position follows an unwanted one.
-            if !wanted(&place) || last.is_some_and(|last| place > last) {
+            if !wanted(&position) || last.is_some_and(|last| position > last) {
                 return false;
             }
-            let taken_over = places.iter().any(|known| known.id == place.id);
-            if !taken_over && !large.contains_key(&place.id) && !self.recent.knows(user, place.id) {
-                let at = places.partition_point(|before| *before < place);
-                places.insert(at, place);
-                places.truncate(limit + 1);
-                last = places.get(limit).copied();
+            let taken_over = positions.iter().any(|known| known.id == position.id);
+            if !taken_over && !large.contains_key(&position.id) && !self.recent.has_sorted(user, position.id)
+            {
+                let at = positions.partition_point(|before| *before < position);
+                positions.insert(at, position);
+                positions.truncate(limit + 1);
+                last = positions.get(limit).copied();
             }
             true
         })?;
-        let more = places.len() > limit;
-        places.truncate(limit);
-        Ok((places, more))
+        let more = positions.len() > limit;
+        positions.truncate(limit);
+        Ok((positions, more))
     }
 
     /// Returns whether the user is a member of any conversation, listed in its inbox or not. Checks
     /// memory first, because a checkpoint moves conversations from memory to the tables. Reads the
     /// disk.
     pub fn is_member(&self, user: &UserId) -> Result<bool, StoreError> {
-        let in_memory = self.recent.rooms_of(user).iter().any(|room| room.state().member(user).is_some());
+        let in_memory =
+            self.recent.residents_of(user).iter().any(|resident| resident.state().member(user).is_some());
         Ok(in_memory || self.tables.current()?.snapshot()?.is_member(user)?)
     }
 
     /// Returns the inbox entry of one conversation, or `NotAMember`. Reads the disk.
     pub fn entry(&self, id: ConversationId, user: &UserId) -> Result<InboxEntry, StoreError> {
-        let outline = match self.rooms.get(id) {
-            Some(room) => Outline::of(&mut room.state(), id, user),
+        let outline = match self.residents.get(id) {
+            Some(resident) => EntryParts::of(&mut resident.state(), id, user),
             // Counting a group's read states from scratch is slow, so make the group resident.
             None if id.kind() == ConversationKind::Group => {
-                Outline::of(&mut self.waker.existing(id)?.state(), id, user)
+                EntryParts::of(&mut self.loader.existing(id)?.state(), id, user)
             }
-            None => load(&self.tables, id)?.and_then(|mut state| Outline::of(&mut state, id, user)),
+            None => load(&self.tables, id)?.and_then(|mut state| EntryParts::of(&mut state, id, user)),
         };
         let outline = outline.ok_or(Refusal::NotAMember)?;
         let tables = self.tables.current()?;
@@ -114,7 +117,7 @@ fn start(request: &InboxRequest) -> Option<InboxKey> {
 
 /// The part of an inbox entry that memory supplies. The tables may have to add the newest message
 /// and the number of unread notices.
-struct Outline {
+struct EntryParts {
     conversation: Conversation,
     peer: Option<UserId>,
     member_count: usize,
@@ -125,20 +128,20 @@ struct Outline {
     newest: Option<Bytes>,
 }
 
-impl Outline {
+impl EntryParts {
     /// Returns `None` if the user is not a member.
-    fn of(state: &mut RoomState, id: ConversationId, user: &UserId) -> Option<Outline> {
+    fn of(state: &mut ConversationState, id: ConversationId, user: &UserId) -> Option<EntryParts> {
         let at = state.members.position(user.as_str())?;
         let conversation = state.conversation.clone()?;
         let joined = state.members.at(at).joined_seq;
-        let member_state = *state.seats.member_state(at);
+        let member_state = *state.member_states.member_state(at);
         let direct = id.kind() == ConversationKind::Direct;
-        Some(Outline {
+        Some(EntryParts {
             peer: direct.then(|| state.members.peer_of(user).cloned()).flatten(),
             member_count: state.members.len(),
             joined,
             member_state,
-            others: state.seats.lowest_besides(&state.members, at, conversation.head),
+            others: state.member_states.lowest_besides(&state.members, at, conversation.head),
             notices: state.notices_above(id, member_state.read_since(joined)),
             newest: state.tail_record(conversation.head).cloned(),
             conversation,

@@ -16,7 +16,7 @@
 
 pub mod archive;
 pub mod backup;
-mod behind;
+mod catch_up;
 pub mod check;
 pub mod checkpoint;
 pub mod codec;
@@ -25,6 +25,7 @@ pub mod dedupe;
 pub mod disk;
 pub mod export;
 mod inbox;
+mod load;
 pub mod lock;
 pub mod log;
 pub mod memory;
@@ -37,8 +38,8 @@ pub mod recovery;
 mod settings;
 mod steps;
 mod store;
+mod sync;
 pub mod tables;
-mod wake;
 
 pub use open::{OpenError, StoreParts, Work};
 pub use probe::probe;

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_holder_is_told_who_the_first_one_is() {
+    fn second_lock_is_refused_and_names_the_holder() {
         let directory = tempfile::tempdir().unwrap();
         let lock = DataLock::acquire(directory.path()).unwrap();
         lock.announce("127.0.0.1:8080").unwrap();

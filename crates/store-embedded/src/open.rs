@@ -24,14 +24,14 @@ use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sea
 use crate::dedupe::DedupeClock;
 use crate::disk::Disk;
 use crate::inbox::InboxReader;
+use crate::load::ConversationLoader;
 use crate::lock::{DataLock, LockError};
 use crate::log::{BatchNumber, LogWriter, Spares, StoreTag, WriterSettings};
-use crate::memory::{Generation, Profiles, Recent, Rooms, Users};
+use crate::memory::{Generation, Profiles, Recent, ResidentConversations, Users};
 use crate::recovery::{Recovery, RecoveryError};
 use crate::settings::StoreSettings;
 use crate::steps::Steps;
 use crate::tables::{Identity, Tables, TablesError};
-use crate::wake::Waker;
 
 /// How long the checkpoint thread waits after a failure before it retries.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub enum OpenError {
     Recovery(#[from] RecoveryError),
     #[error("{}: a backup was being restored here, and that was not finished; delete this directory and restore again", .0.display())]
     HalfRestored(PathBuf),
-    #[error("{}: the log is gone, and with it what was not in the tables yet; restore the whole directory from a backup", .0.display())]
+    #[error("{}: the log is missing, with all data that was not in the tables yet; restore the whole directory from a backup", .0.display())]
     TablesWithoutLog(PathBuf),
     #[error("{}: there is a log but no tables that belong to it; restore the whole directory from a backup", .0.display())]
     LogWithoutTables(PathBuf),
@@ -102,25 +102,25 @@ impl StoreParts {
 }
 
 /// The components of an open store.
-pub struct Running {
+pub struct RunningStore {
     pub lock: Arc<DataLock>,
     pub tables: Arc<Tables>,
-    pub rooms: Arc<Rooms>,
+    pub residents: Arc<ResidentConversations>,
     pub users: Arc<Users>,
     pub profiles: Arc<Profiles>,
     pub inbox: InboxReader,
     pub queue: Arc<Queue>,
     pub health: Arc<HealthState>,
-    pub waker: Arc<Waker>,
+    pub loader: Arc<ConversationLoader>,
     pub identity: Identity,
     pub dedupe: Arc<DedupeClock>,
     pub settings: StoreSettings,
     pub archiver: Arc<Archiver>,
-    pub working: Working,
+    pub working: BackgroundWork,
     pub spares: Arc<Spares>,
 }
 
-pub enum Working {
+pub enum BackgroundWork {
     Threads(Threads),
     Steps(Box<Steps>),
 }
@@ -135,7 +135,7 @@ pub struct Threads {
     pub spares: Arc<Spares>,
 }
 
-pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
+pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
     let started = Instant::now();
     let directory = parts.settings.data_dir.clone();
     if directory.join(crate::backup::RESTORING).exists() {
@@ -152,18 +152,18 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     let tables = Arc::new(Tables::open(&tables_directory)?);
     let identity = identify(&tables, parts.random.as_ref(), &log_directory)?;
 
-    let rooms = Arc::new(Rooms::default());
+    let residents = Arc::new(ResidentConversations::default());
     let users = Arc::new(Users::default());
     let profiles = Arc::new(Profiles::default());
     let recent = Arc::new(Recent::default());
     let mut generation = Generation::first(Arc::clone(&recent));
-    tables.current()?.mend_names()?;
-    if tables.current()?.mend_order()? {
-        tracing::warn!("the order of the inboxes was made again from their rows");
+    tables.current()?.rebuild_names()?;
+    if tables.current()?.rebuild_order()? {
+        tracing::warn!("inbox order rebuilt from the inbox rows");
     }
     let mut recovery = Recovery {
         tables: &tables,
-        rooms: &rooms,
+        residents: &residents,
         users: &users,
         profiles: &profiles,
         fingerprinter: identity.fingerprinter,
@@ -219,7 +219,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
     });
     let checkpointer = Checkpointer {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         users: Arc::clone(&users),
         profiles: Arc::clone(&profiles),
         dedupe: Arc::clone(&dedupe),
@@ -240,13 +240,13 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         if let Ok(ColdCount { messages: messages @ 1.., .. }) = tables.current()?.cold_count() {
             tracing::warn!(
                 messages,
-                "the archive is off and has messages, which nobody can read until it is on again"
+                "archive disabled but it holds messages; they are unreadable until it is enabled"
             );
         }
     }
     let archiver = Arc::new(Archiver {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
         object_archive: parts.object_archive,
@@ -258,39 +258,39 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
         state: ArchiverState::after(last_run),
     });
     let working = match parts.work {
-        Work::Threads => Working::Threads(Threads {
+        Work::Threads => BackgroundWork::Threads(Threads {
             committer: spawn("committer", Box::new(move || committer.run()))?,
             checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
             provisioner: spawn("log-provisioner", Box::new(move || provisioned.provision()))?,
             handover,
             spares: Arc::clone(&spares),
         }),
-        Work::Steps => Working::Steps(Box::new(Steps::new(committer, checkpointer))),
+        Work::Steps => BackgroundWork::Steps(Box::new(Steps::new(committer, checkpointer))),
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
-    let waker = Arc::new(Waker {
+    let loader = Arc::new(ConversationLoader {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         awake_conversations: parts.settings.awake_conversations,
-        woken: AtomicUsize::new(0),
+        loaded_weight: AtomicUsize::new(0),
     });
     let inbox = InboxReader {
         tables: Arc::clone(&tables),
-        rooms: Arc::clone(&rooms),
+        residents: Arc::clone(&residents),
         recent,
-        waker: Arc::clone(&waker),
+        loader: Arc::clone(&loader),
     };
-    Ok(Running {
+    Ok(RunningStore {
         lock,
         tables,
-        rooms,
+        residents,
         users,
         profiles,
         inbox,
         queue,
         health,
-        waker,
+        loader,
         identity,
         dedupe,
         settings: parts.settings,
@@ -305,7 +305,7 @@ pub fn open(parts: StoreParts) -> Result<Running, OpenError> {
 fn last_run(tables: &Tables) -> Result<Option<LastRun>, TablesError> {
     match tables.current()?.last_run() {
         Err(error @ TablesError::Damaged { .. }) => {
-            tracing::error!(%error, "when the archive ran last is not known");
+            tracing::error!(%error, "report of the last archive run is damaged");
             Ok(None)
         }
         read => read,
@@ -338,7 +338,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
 
 fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<Identity, OpenError> {
     if let Some(identity) = tables.current()?.identity()? {
-        tables.current()?.raise_format()?;
+        tables.current()?.upgrade_format()?;
         return Ok(identity);
     }
     let orphaned = std::fs::read_dir(log_directory)
@@ -358,7 +358,7 @@ fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Resul
 
 pub(crate) struct Checkpointer {
     tables: Arc<Tables>,
-    rooms: Arc<Rooms>,
+    residents: Arc<ResidentConversations>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
     dedupe: Arc<DedupeClock>,
@@ -382,7 +382,7 @@ impl Checkpointer {
     fn finish(&self, generation: Generation) {
         let through: BatchNumber = generation.through;
         drop(generation);
-        self.rooms.put_to_sleep(self.awake_conversations);
+        self.residents.evict(self.awake_conversations);
         self.handover.finished(through);
         self.queue.nudge();
     }
@@ -412,17 +412,17 @@ impl Checkpointer {
                 }
                 Err(TablesError::Stopped) => {
                     tracing::info!(
-                        "closed before the last checkpoint was complete; the next start replays the log"
+                        "store closed before the last checkpoint completed; the next start replays the log"
                     );
                     return false;
                 }
                 Err(error) => {
-                    tracing::error!(%error, "a checkpoint failed; the log keeps everything, and it is tried again");
+                    tracing::error!(%error, "checkpoint failed; will retry, the log keeps all data");
                     // Reopen at once: tables that have shut themselves off cannot be read.
                     if error.needs_reopening()
                         && let Err(error) = self.tables.reopen()
                     {
-                        tracing::error!(%error, "the tables could not be opened again; it is tried again");
+                        tracing::error!(%error, "reopening the tables failed; will retry");
                     }
                     if !self.handover.failed(error.to_string(), CHECKPOINT_RETRY) {
                         return false;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bluetick_core::{NamePrefix, Person, UserId};
 
-use crate::memory::{Matching, Users};
+use crate::memory::{MatchingUsers, Users};
 use crate::tables::{Engine, TablesError};
 
 pub fn by_id(users: &Users, tables: &Engine, ids: &[UserId]) -> Result<Vec<Person>, TablesError> {
@@ -25,7 +25,7 @@ pub fn by_name(
     prefix: &NamePrefix,
     limit: usize,
 ) -> Result<Vec<Person>, TablesError> {
-    let Matching { mut found, all } = users.matching(prefix);
+    let MatchingUsers { mut found, all } = users.matching(prefix);
     let snapshot = tables.snapshot()?;
     let (mut seen, mut stored) = (HashSet::new(), 0);
     snapshot.names(prefix, |term, id| {

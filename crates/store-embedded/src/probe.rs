@@ -6,7 +6,7 @@ use crate::lock::DataLock;
 use crate::log::segment;
 use crate::open::OpenError;
 use crate::recovery::RecoveryError;
-use crate::tables::marks;
+use crate::tables::read_markers;
 
 /// Fails where opening the directory would fail: another process uses it, a newer program wrote it,
 /// a restore was not finished, or the log and the tables do not belong together. Accepts a missing
@@ -19,7 +19,7 @@ pub fn probe(directory: &Path) -> Result<(), OpenError> {
     let lock = DataLock::hold(directory)
         .map_err(|error| OpenError::Lock { directory: directory.to_owned(), error })?;
     let (log, tables) = (directory.join("log"), directory.join("tables"));
-    let marks = marks(&tables)?;
+    let markers = read_markers(&tables)?;
     let mut segments = Vec::new();
     if log.is_dir() {
         segments = segment::list(&log).map_err(|error| OpenError::Io { path: log.clone(), error })?;
@@ -28,9 +28,9 @@ pub fn probe(directory: &Path) -> Result<(), OpenError> {
         segment::read_header(path).map_err(|error| OpenError::Recovery(RecoveryError::from(error)))?;
     }
     drop(lock);
-    match (marks.identity, segments.is_empty()) {
+    match (markers.identity, segments.is_empty()) {
         (None, false) => Err(OpenError::LogWithoutTables(log)),
-        (Some(_), true) if marks.log_started => Err(OpenError::TablesWithoutLog(log)),
+        (Some(_), true) if markers.log_started => Err(OpenError::TablesWithoutLog(log)),
         _ => Ok(()),
     }
 }
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_directory_that_is_empty_or_was_closed_can_be_opened_and_stays_as_it_is() {
+    async fn probe_of_empty_or_closed_directory_succeeds_and_changes_nothing() {
         use bluetick_core::ports::Store;
         let directory = tempfile::tempdir().unwrap();
         probe(&directory.path().join("missing")).unwrap();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_directory_in_use_is_refused_and_its_holder_named() {
+    async fn probe_of_directory_in_use_is_refused_and_names_the_holder() {
         use bluetick_core::ports::Store;
         let directory = tempfile::tempdir().unwrap();
         let store = store_in(directory.path()).await;

@@ -1,4 +1,4 @@
-//! Reads a page: the tail of the conversation from memory, the rest from the tables. A [`Draft`]
+//! Reads a page: the tail of the conversation from memory, the rest from the tables. A [`PartialPage`]
 //! names the messages whose content is in the archive; [`crate::archive`] fills them in.
 
 use std::ops::RangeInclusive;
@@ -11,11 +11,11 @@ use bytes::Bytes;
 
 use crate::codec::DecodeError;
 use crate::codec::record::Record;
-use crate::memory::{Pages, Room};
-use crate::tables::{ColdCell, Edition, Snapshot, Tables, TablesError};
+use crate::memory::{PageCache, ResidentConversation};
+use crate::tables::{ColdRecord, Edition, Snapshot, Tables, TablesError};
 
 /// The part of a page that memory supplies.
-pub struct Plan {
+pub struct PagePlan {
     request: PageRequest,
     first_visible: Seq,
     head: Seq,
@@ -29,10 +29,13 @@ pub struct Plan {
     tail: Vec<Bytes>,
 }
 
-impl Plan {
+impl PagePlan {
     /// Plans a page of a resident conversation. Refuses a reader who is not a member.
-    pub fn from_room(room: &Room, request: PageRequest) -> Result<Plan, StoreError> {
-        let state = room.state();
+    pub fn from_resident(
+        resident: &ResidentConversation,
+        request: PageRequest,
+    ) -> Result<PagePlan, StoreError> {
+        let state = resident.state();
         let member = state.members.get(&request.reader).ok_or(Refusal::NotAMember)?;
         let (first_visible, head) = (member.joined_seq, state.head());
         let window = request.window(first_visible, head);
@@ -42,17 +45,17 @@ impl Plan {
         let tail = (first_in_tail.get()..=window.end().get())
             .filter_map(|seq| state.tail_record(Seq::new(seq)).cloned())
             .collect();
-        let pair = (room.id.kind() == ConversationKind::Direct).then(|| Arc::clone(&state.members));
-        Ok(Plan { request, first_visible, head, pair, in_tables, is_newest, tail })
+        let pair = (resident.id.kind() == ConversationKind::Direct).then(|| Arc::clone(&state.members));
+        Ok(PagePlan { request, first_visible, head, pair, in_tables, is_newest, tail })
     }
 
     /// Plans a page of an evicted conversation, which is completely in the tables. Refuses a reader
     /// who is not a member.
-    fn from_tables(snapshot: &Snapshot<'_>, request: PageRequest) -> Result<Plan, StoreError> {
+    fn from_tables(snapshot: &Snapshot<'_>, request: PageRequest) -> Result<PagePlan, StoreError> {
         let id = request.conversation;
         let (member, _) = snapshot.member(id, &request.reader)?.ok_or(Refusal::NotAMember)?;
         let head = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation.head;
-        Plan::in_tables(snapshot, request, member.joined_seq, head)
+        PagePlan::in_tables(snapshot, request, member.joined_seq, head)
     }
 
     fn in_tables(
@@ -60,14 +63,14 @@ impl Plan {
         request: PageRequest,
         first_visible: Seq,
         head: Seq,
-    ) -> Result<Plan, StoreError> {
+    ) -> Result<PagePlan, StoreError> {
         let id = request.conversation;
         let in_tables = request.window(first_visible, head);
         let pair = match id.kind() {
             ConversationKind::Direct => Some(Arc::new(snapshot.members(id)?.0)),
             ConversationKind::Group => None,
         };
-        Ok(Plan { request, first_visible, head, pair, in_tables, is_newest: false, tail: Vec::new() })
+        Ok(PagePlan { request, first_visible, head, pair, in_tables, is_newest: false, tail: Vec::new() })
     }
 
     pub fn needs_tables(&self) -> bool {
@@ -75,7 +78,7 @@ impl Plan {
     }
 
     /// Returns the page's messages from the tables, if the page cache has all of them.
-    pub fn read_before(&self, pages: &Pages, edition: Edition) -> Option<Vec<Message>> {
+    pub fn read_before(&self, pages: &PageCache, edition: Edition) -> Option<Vec<Message>> {
         pages.get(self.request.conversation, &self.in_tables, edition)
     }
 
@@ -87,7 +90,7 @@ impl Plan {
     /// Reads the rest of the page from the tables and returns the draft. Memory was read first, so
     /// the tables contain whatever a checkpoint removed from memory in between. Caches the newest
     /// messages.
-    pub fn finish_from(self, tables: &Tables, pages: &Pages) -> Result<Draft, StoreError> {
+    pub fn finish_from(self, tables: &Tables, pages: &PageCache) -> Result<PartialPage, StoreError> {
         let edition = tables.edition();
         let tables = tables.current()?;
         let (messages, cold) = self.read(&tables.snapshot()?)?;
@@ -97,16 +100,16 @@ impl Plan {
         self.finish_with(messages, cold)
     }
 
-    fn finish_in(self, snapshot: &Snapshot<'_>) -> Result<Draft, StoreError> {
+    fn finish_in(self, snapshot: &Snapshot<'_>) -> Result<PartialPage, StoreError> {
         let (messages, cold) = self.read(snapshot)?;
         self.finish_with(messages, cold)
     }
 
-    fn read(&self, snapshot: &Snapshot<'_>) -> Result<InTables, StoreError> {
+    fn read(&self, snapshot: &Snapshot<'_>) -> Result<StoredPage, StoreError> {
         let id = self.request.conversation;
         let (mut messages, mut cold) = (Vec::with_capacity(self.request.limit.count()), Vec::new());
         if self.needs_tables() {
-            snapshot.cells(id, self.in_tables.clone(), |seq, cell| {
+            snapshot.records(id, self.in_tables.clone(), |seq, cell| {
                 cold.extend(cell.cold.map(|cell| (messages.len(), cell)));
                 messages.push(message(id, seq, cell.record, self.pair.as_deref())?);
                 Ok(())
@@ -118,34 +121,34 @@ impl Plan {
     fn finish_with(
         self,
         mut messages: Vec<Message>,
-        cold: Vec<(usize, ColdCell)>,
-    ) -> Result<Draft, StoreError> {
+        cold: Vec<(usize, ColdRecord)>,
+    ) -> Result<PartialPage, StoreError> {
         let id = self.request.conversation;
         let first = (*self.in_tables.end()).max(self.in_tables.start().previous()).next();
         for (record, seq) in self.tail.iter().zip(first.get()..) {
             let decoded = message(id, Seq::new(seq), record, self.pair.as_deref());
             messages.push(decoded.map_err(|error| StoreError::Damaged(error.to_string()))?);
         }
-        let Plan { request, first_visible, head, .. } = self;
-        Ok(Draft { request, first_visible, head, messages, cold })
+        let PagePlan { request, first_visible, head, .. } = self;
+        Ok(PartialPage { request, first_visible, head, messages, cold })
     }
 }
 
 /// Messages, oldest first; and the index and archive location of those whose content is archived.
-type InTables = (Vec<Message>, Vec<(usize, ColdCell)>);
+type StoredPage = (Vec<Message>, Vec<(usize, ColdRecord)>);
 
 /// A page in which some messages may still lack their content.
-pub struct Draft {
+pub struct PartialPage {
     request: PageRequest,
     first_visible: Seq,
     head: Seq,
     /// Oldest first.
     pub messages: Vec<Message>,
     /// The indexes of the messages without content, and where the archive has it.
-    pub cold: Vec<(usize, ColdCell)>,
+    pub cold: Vec<(usize, ColdRecord)>,
 }
 
-impl Draft {
+impl PartialPage {
     /// Returns the page. All content must be filled in. Fails if the seqs are not contiguous.
     pub fn finish(self) -> Result<Page, StoreError> {
         let id = self.request.conversation;
@@ -155,7 +158,7 @@ impl Draft {
 
     /// Cuts the page before the first unavailable message, in the reader's direction. Returns
     /// `None` if no message remains.
-    pub fn cut(mut self, unavailable: impl Fn(usize) -> bool) -> Option<Draft> {
+    pub fn cut(mut self, unavailable: impl Fn(usize) -> bool) -> Option<PartialPage> {
         let upward = matches!(self.request.from, PageFrom::After(_));
         let count = self.messages.len();
         let had = match upward {
@@ -172,20 +175,20 @@ impl Draft {
     }
 }
 
-pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<Draft, StoreError> {
+pub fn page_from_tables(tables: &Tables, request: PageRequest) -> Result<PartialPage, StoreError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
-    Plan::from_tables(&snapshot, request)?.finish_in(&snapshot)
+    PagePlan::from_tables(&snapshot, request)?.finish_in(&snapshot)
 }
 
 /// Like [`page_from_tables`] without a reader: returns all messages, regardless of membership. For
 /// a copy of the whole store.
-pub fn page_of_all(tables: &Tables, request: PageRequest) -> Result<Draft, StoreError> {
+pub fn page_of_all(tables: &Tables, request: PageRequest) -> Result<PartialPage, StoreError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     let id = request.conversation;
     let head = snapshot.conversation(id)?.ok_or(TablesError::Orphaned { id })?.conversation.head;
-    Plan::in_tables(&snapshot, request, Seq::FIRST, head)?.finish_in(&snapshot)
+    PagePlan::in_tables(&snapshot, request, Seq::FIRST, head)?.finish_in(&snapshot)
 }
 
 fn message(

@@ -14,12 +14,12 @@ use bluetick_core::StoreError;
 use crate::store::blocking;
 
 /// The duration above which a read counts as slow: it waited for the disk or for the scheduler.
-const SLOW: Duration = Duration::from_micros(300);
+const SLOW_READ: Duration = Duration::from_micros(300);
 /// Lower bound on how long reads use blocking threads after one that waited for the disk. The time
 /// doubles each time the next attempt waits again, and halves after each fast one.
-const SHORTEST: Duration = Duration::from_millis(50);
+const MIN_BLOCKING_PERIOD: Duration = Duration::from_millis(50);
 /// Upper bound on the same time. A higher value returns to the fast path later.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_BLOCKING_PERIOD: Duration = Duration::from_secs(10);
 
 pub struct Readers {
     /// Always read on the calling thread, because there are no other threads.
@@ -39,7 +39,7 @@ impl Readers {
             on_the_spot: false,
             opened: Instant::now(),
             threads_until: AtomicU64::new(0),
-            pause: AtomicU64::new(nanos(SHORTEST)),
+            pause: AtomicU64::new(nanos(MIN_BLOCKING_PERIOD)),
             waited_for: AtomicU64::new(pages_waited_for().unwrap_or(0)),
         }
     }
@@ -79,9 +79,9 @@ impl Readers {
 
     fn learn(&self, took: Duration, pages_waited_for: impl FnOnce() -> Option<u64>) {
         let pause = self.pause.load(Ordering::Relaxed);
-        if took < SLOW {
-            if pause > nanos(SHORTEST) {
-                self.pause.store((pause / 2).max(nanos(SHORTEST)), Ordering::Relaxed);
+        if took < SLOW_READ {
+            if pause > nanos(MIN_BLOCKING_PERIOD) {
+                self.pause.store((pause / 2).max(nanos(MIN_BLOCKING_PERIOD)), Ordering::Relaxed);
             }
             return;
         }
@@ -89,7 +89,7 @@ impl Readers {
             pages_waited_for().is_none_or(|pages| self.waited_for.swap(pages, Ordering::Relaxed) != pages);
         if is_the_disk {
             self.threads_until.store(nanos(self.opened.elapsed()) + pause, Ordering::Relaxed);
-            self.pause.store((pause * 2).min(nanos(LONGEST)), Ordering::Relaxed);
+            self.pause.store((pause * 2).min(nanos(MAX_BLOCKING_PERIOD)), Ordering::Relaxed);
         }
     }
 }
@@ -116,36 +116,36 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_waited_for_the_disk_sends_the_next_ones_to_threads_and_one_that_lost_its_turn_does_not() {
+    fn slow_disk_read_moves_reads_to_threads_and_preempted_read_does_not() {
         let readers = Readers::new();
         readers.waited_for.store(7, Ordering::Relaxed);
-        readers.learn(SLOW * 10, || Some(7));
+        readers.learn(SLOW_READ * 10, || Some(7));
         assert!(!goes_to_threads(&readers));
-        readers.learn(SLOW * 10, || Some(8));
+        readers.learn(SLOW_READ * 10, || Some(8));
         assert!(goes_to_threads(&readers));
     }
 
     #[test]
-    fn a_disk_that_stays_slow_is_tried_less_and_less_often_and_a_quick_one_is_forgiven() {
+    fn blocking_period_grows_while_disk_is_slow_and_shrinks_when_fast() {
         let readers = Readers::new();
         for page in 0..20 {
-            readers.learn(SLOW, || Some(1_000_000 + page));
+            readers.learn(SLOW_READ, || Some(1_000_000 + page));
         }
-        assert_eq!(readers.pause.load(Ordering::Relaxed), nanos(LONGEST));
+        assert_eq!(readers.pause.load(Ordering::Relaxed), nanos(MAX_BLOCKING_PERIOD));
         for _ in 0..20 {
             readers.learn(Duration::ZERO, || panic!("it was quick"));
         }
-        assert_eq!(readers.pause.load(Ordering::Relaxed), nanos(SHORTEST));
+        assert_eq!(readers.pause.load(Ordering::Relaxed), nanos(MIN_BLOCKING_PERIOD));
     }
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn the_system_tells_how_many_pages_were_waited_for() {
+    fn system_reports_major_page_faults() {
         assert!(pages_waited_for().is_some());
     }
 
     #[tokio::test]
-    async fn a_panic_while_reading_is_an_error_of_that_read_alone() {
+    async fn panic_in_a_read_fails_only_that_read() {
         let readers = Readers::new();
         let failed = readers.read(|| -> Result<(), StoreError> { panic!("on purpose") }).await;
         assert!(matches!(failed, Err(StoreError::Failed(_))));

@@ -11,11 +11,14 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
-use crate::codec::event::{self, Event, Seat};
+use crate::codec::event::{self, Event, MembershipRef};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
-use crate::log::{self, Frame, LogError, ScanEnd, StoreTag};
-use crate::memory::{Generation, Profiles, Room, RoomState, Rooms, Stale, TailMessage, Users};
+use crate::log::{self, LogError, LogFrame, ScanEnd, StoreTag};
+use crate::memory::{
+    ConversationState, Generation, Profiles, ResidentConversation, ResidentConversations, StaleMembers,
+    TailMessage, Users,
+};
 use crate::tables::{Tables, TablesError};
 
 #[derive(Debug, Error)]
@@ -36,7 +39,7 @@ pub enum RecoveryError {
 
 pub struct Recovery<'a> {
     pub tables: &'a Tables,
-    pub rooms: &'a Rooms,
+    pub residents: &'a ResidentConversations,
     pub users: &'a Users,
     pub profiles: &'a Profiles,
     pub fingerprinter: Fingerprinter,
@@ -50,7 +53,7 @@ impl Recovery<'_> {
         log::scan(directory, tag, checkpoint, |frame| self.replay(frame))
     }
 
-    fn replay(&mut self, frame: Frame<'_>) -> Result<(), RecoveryError> {
+    fn replay(&mut self, frame: LogFrame<'_>) -> Result<(), RecoveryError> {
         let batch = frame.number.0;
         // One copy per batch; the records in memory share it.
         let payload = Bytes::copy_from_slice(frame.payload);
@@ -65,9 +68,9 @@ impl Recovery<'_> {
             match event {
                 Event::Message { conversation, seq, record } => {
                     let change = announced.take();
-                    let room = self.room(batch, conversation)?;
-                    let mut state = room.state();
-                    self.list(&room, &mut state);
+                    let resident = self.resident(batch, conversation)?;
+                    let mut state = resident.state();
+                    self.list(&resident, &mut state);
                     let decoded = Record::decode(record).map_err(in_batch)?;
                     self.generation.replayed(decoded.received_at);
                     let expected = state.head().next();
@@ -84,9 +87,9 @@ impl Recovery<'_> {
                         }
                         state.change_membership(&change);
                         if let MembershipChange::Left { user, .. } = &change {
-                            self.generation.changed_for(user, &room, &mut state);
+                            self.generation.changed_for(user, &resident, &mut state);
                         }
-                        self.generation.changed(&room, &mut state);
+                        self.generation.changed(&resident, &mut state);
                     }
                     let notice = decoded.content_type == ContentType::System;
                     let fingerprint = match notice {
@@ -96,27 +99,27 @@ impl Recovery<'_> {
                     let message = TailMessage { record: payload.slice_ref(record), fingerprint };
                     state.push(seq, message, decoded.received_at);
                     if !notice {
-                        state.stand(decoded.sender, |member_state| {
+                        state.update_member_state(decoded.sender, |member_state| {
                             member_state.reply(seq);
                         });
                     }
                 }
-                Event::Founded { conversation, members } => {
-                    let room = self.room(batch, conversation.id)?;
-                    let mut state = room.state();
+                Event::Created { conversation, members } => {
+                    let resident = self.resident(batch, conversation.id)?;
+                    let mut state = resident.state();
                     if state.conversation.is_none() {
-                        state.found(conversation, Arc::new(members));
+                        state.create(conversation, Arc::new(members));
                     }
-                    self.list(&room, &mut state);
+                    self.list(&resident, &mut state);
                 }
                 Event::Membership { conversation, change } => announced = Some((conversation, change)),
-                Event::Marked { seat, member_state } => {
-                    self.stand(batch, &seat, |now| {
+                Event::ReadStateChanged { membership, member_state } => {
+                    self.update_member_state(batch, &membership, |now| {
                         now.advance(&member_state);
                     })?;
                 }
-                Event::Preferred { seat, preferences } => {
-                    self.stand(batch, &seat, |now| now.preferences = preferences)?;
+                Event::PreferencesChanged { membership, preferences } => {
+                    self.update_member_state(batch, &membership, |now| now.preferences = preferences)?;
                 }
                 Event::Profile { user, profile } => {
                     self.generation.profiles.push(user.clone());
@@ -138,44 +141,47 @@ impl Recovery<'_> {
 
     /// Adds the conversation to the generation and marks the rows by user of all members as stale:
     /// the checkpoint may not have written them before the crash.
-    fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
-        self.generation.changed(room, state);
-        state.stale = Stale::Everybody;
+    fn list(&mut self, resident: &Arc<ResidentConversation>, state: &mut ConversationState) {
+        self.generation.changed(resident, state);
+        state.stale = StaleMembers::AllMembers;
     }
 
     /// Applies `change` to a member's read state. The tables may be ahead of the log: the user may
     /// have left, or joined again. In both cases the replayed change no longer applies and is
     /// skipped.
-    fn stand(
+    fn update_member_state(
         &mut self,
         batch: u64,
-        seat: &Seat,
+        membership: &MembershipRef,
         change: impl FnOnce(&mut bluetick_core::MemberState),
     ) -> Result<(), RecoveryError> {
-        let room = self.room(batch, seat.conversation)?;
-        let mut state = room.state();
+        let resident = self.resident(batch, membership.conversation)?;
+        let mut state = resident.state();
         if state.conversation.is_none() {
-            let conversation = seat.conversation.to_string();
+            let conversation = membership.conversation.to_string();
             return Err(RecoveryError::NoSuchConversation { batch, conversation });
         }
-        if state.member(&seat.user).is_some_and(|(member, _)| member.joined_seq == seat.joined_seq) {
-            state.stand(seat.user.as_str(), change);
+        if state
+            .member(&membership.user)
+            .is_some_and(|(member, _)| member.joined_seq == membership.joined_seq)
+        {
+            state.update_member_state(membership.user.as_str(), change);
         }
-        self.list(&room, &mut state);
+        self.list(&resident, &mut state);
         Ok(())
     }
 
-    fn room(&self, batch: u64, id: ConversationId) -> Result<Arc<Room>, RecoveryError> {
+    fn resident(&self, batch: u64, id: ConversationId) -> Result<Arc<ResidentConversation>, RecoveryError> {
         let mut failure = None;
-        let room = self.rooms.get_or_load(id, || {
+        let resident = self.residents.get_or_load(id, || {
             load(self.tables, id).map(|state| state.unwrap_or_else(unread)).map_err(|error| {
                 let text = error.to_string();
                 failure = Some(error);
                 bluetick_core::StoreError::Failed(text)
             })
         });
-        match (room, failure) {
-            (Ok(room), _) => Ok(room),
+        match (resident, failure) {
+            (Ok(resident), _) => Ok(resident),
             (Err(_), Some(error)) => Err(error.into()),
             (Err(_), None) => {
                 Err(RecoveryError::Event { batch, error: DecodeError::Malformed("a conversation") })
@@ -186,14 +192,14 @@ impl Recovery<'_> {
 
 /// Returns the state of a conversation that the tables do not contain. The first write loads its
 /// message ids, as for all others.
-fn unread() -> RoomState {
-    let mut room = RoomState::absent();
-    room.ids = None;
-    room
+fn unread() -> ConversationState {
+    let mut resident = ConversationState::absent();
+    resident.ids = None;
+    resident
 }
 
 /// Returns whether the tables contain anything of the conversation, even if its row is lost.
-pub fn is_there(tables: &Tables, id: ConversationId) -> Result<bool, TablesError> {
+pub fn exists(tables: &Tables, id: ConversationId) -> Result<bool, TablesError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     Ok(snapshot.has_conversation(id)? || snapshot.is_orphaned(id)?)
@@ -201,13 +207,13 @@ pub fn is_there(tables: &Tables, id: ConversationId) -> Result<bool, TablesError
 
 /// Loads the conversation state from the tables. Returns `None` if they do not contain the
 /// conversation, and an error if only its row is lost.
-pub fn load(tables: &Tables, id: ConversationId) -> Result<Option<RoomState>, TablesError> {
+pub fn load(tables: &Tables, id: ConversationId) -> Result<Option<ConversationState>, TablesError> {
     let tables = tables.current()?;
     let snapshot = tables.snapshot()?;
     match snapshot.conversation(id)? {
         Some(stored) => {
             let (members, member_states) = snapshot.members(id)?;
-            Ok(Some(RoomState::stored(stored, Arc::new(members), member_states)))
+            Ok(Some(ConversationState::stored(stored, Arc::new(members), member_states)))
         }
         None if snapshot.is_orphaned(id)? => Err(TablesError::Orphaned { id }),
         None => Ok(None),

@@ -1,23 +1,22 @@
 //! Runs the store's work without its own threads. A simulation decides when each step runs; one
 //! step ends before the next one starts.
 
-use std::sync::{Mutex, MutexGuard};
-
 use crate::commit::Committer;
 use crate::open::Checkpointer;
+use crate::sync::{PanicMutex, PanicMutexGuard};
 
 pub struct Steps {
-    committer: Mutex<Committer>,
+    committer: PanicMutex<Committer>,
     checkpointer: Checkpointer,
 }
 
 impl Steps {
     pub(crate) fn new(committer: Committer, checkpointer: Checkpointer) -> Steps {
-        Steps { committer: Mutex::new(committer), checkpointer }
+        Steps { committer: PanicMutex::new(committer), checkpointer }
     }
 
-    fn committer(&self) -> MutexGuard<'_, Committer> {
-        self.committer.lock().expect("a step that panics ends the run")
+    fn committer(&self) -> PanicMutexGuard<'_, Committer> {
+        self.committer.lock()
     }
 
     /// Writes everything in the queue: sequenced, synced, made visible and answered. Where a thread

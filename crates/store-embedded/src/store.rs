@@ -1,7 +1,7 @@
 //! Implements the `Store` and `Archive` ports, which the rest of the server uses.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
@@ -15,37 +15,38 @@ use bluetick_core::{
     PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Seq, StoreError,
     Timestamp, User, UserId,
 };
+use parking_lot::Mutex;
 
 use crate::archive::{Archiver, Filled};
 use crate::codec::record;
 use crate::commit::{
     Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, Queue, ReceiptCommand,
-    WritableRoom, reply_pair,
+    WritableConversation, reply_pair,
 };
 use crate::dedupe::DedupeClock;
 use crate::inbox::InboxReader;
+use crate::load::ConversationLoader;
 use crate::log::Spares;
-use crate::memory::{Pages, Profiles, Room, Rooms, Users};
-use crate::open::{OpenError, Running, StoreParts, Threads, Working, open};
+use crate::memory::{PageCache, Profiles, ResidentConversation, ResidentConversations, Users};
+use crate::open::{BackgroundWork, OpenError, RunningStore, StoreParts, Threads, open};
 use crate::people;
-use crate::read::{Draft, Plan, page_from_tables};
+use crate::read::{PagePlan, PartialPage, page_from_tables};
 use crate::readers::Readers;
 use crate::steps::Steps;
 use crate::tables::{Identity, Tables};
-use crate::wake::Waker;
 
 /// An open data directory. Dropping it closes it too, but blocks the thread until the last
 /// checkpoint is written or its time limit ends.
 pub struct EmbeddedStore {
     pub(crate) tables: Arc<Tables>,
-    rooms: Arc<Rooms>,
+    residents: Arc<ResidentConversations>,
     users: Arc<Users>,
     profiles: Arc<Profiles>,
-    pages: Arc<Pages>,
+    pages: Arc<PageCache>,
     readers: Readers,
     queue: Arc<Queue>,
     health: Arc<HealthState>,
-    waker: Arc<Waker>,
+    loader: Arc<ConversationLoader>,
     inbox: InboxReader,
     pub(crate) identity: Identity,
     dedupe: Arc<DedupeClock>,
@@ -61,22 +62,22 @@ impl EmbeddedStore {
     /// Locks the directory, replays the log and starts the store's threads. Blocks; may take
     /// seconds after a crash.
     pub fn open(parts: StoreParts) -> Result<EmbeddedStore, OpenError> {
-        let running: Running = open(parts)?;
+        let running: RunningStore = open(parts)?;
         let (threads, steps) = match running.working {
-            Working::Threads(threads) => (Some(threads), None),
-            Working::Steps(steps) => (None, Some(steps)),
+            BackgroundWork::Threads(threads) => (Some(threads), None),
+            BackgroundWork::Steps(steps) => (None, Some(steps)),
         };
         Ok(EmbeddedStore {
             tables: running.tables,
-            rooms: running.rooms,
+            residents: running.residents,
             users: running.users,
             profiles: running.profiles,
-            pages: Arc::new(Pages::new(running.settings.page_cache_bytes)),
+            pages: Arc::new(PageCache::new(running.settings.page_cache_bytes)),
             readers: if steps.is_some() { Readers::on_the_spot() } else { Readers::new() },
             inbox: running.inbox,
             queue: running.queue,
             health: running.health,
-            waker: running.waker,
+            loader: running.loader,
             identity: running.identity,
             dedupe: running.dedupe,
             archiver: running.archiver,
@@ -93,22 +94,22 @@ impl EmbeddedStore {
         self.lock.announce(address)
     }
 
-    async fn writable(&self, id: ConversationId) -> Result<WritableRoom, StoreError> {
-        if let Some(room) = self.waker.awake(id) {
-            return Ok(room);
+    async fn writable(&self, id: ConversationId) -> Result<WritableConversation, StoreError> {
+        if let Some(resident) = self.loader.resident_if_writable(id) {
+            return Ok(resident);
         }
-        self.is_there(id).await?;
-        let (waker, floor) = (Arc::clone(&self.waker), self.dedupe.floor());
-        self.readers.read_much(move || waker.make_writable(waker.existing(id)?, floor)).await
+        self.exists(id).await?;
+        let (loader, floor) = (Arc::clone(&self.loader), self.dedupe.floor());
+        self.readers.read_much(move || loader.make_writable(loader.existing(id)?, floor)).await
     }
 
-    async fn existing(&self, id: ConversationId) -> Result<Arc<Room>, StoreError> {
-        match self.rooms.get(id) {
-            Some(room) => Ok(room),
+    async fn existing(&self, id: ConversationId) -> Result<Arc<ResidentConversation>, StoreError> {
+        match self.residents.get(id) {
+            Some(resident) => Ok(resident),
             None => {
-                self.is_there(id).await?;
-                let waker = Arc::clone(&self.waker);
-                self.readers.read_much(move || waker.existing(id)).await
+                self.exists(id).await?;
+                let loader = Arc::clone(&self.loader);
+                self.readers.read_much(move || loader.existing(id)).await
             }
         }
     }
@@ -116,14 +117,14 @@ impl EmbeddedStore {
     /// Checks that the conversation exists, resident or evicted. A client that guesses ids is
     /// refused after one table lookup. Loading the conversation on another thread for each guess
     /// would cost ten times as much and delay other requests.
-    async fn is_there(&self, id: ConversationId) -> Result<(), StoreError> {
+    async fn exists(&self, id: ConversationId) -> Result<(), StoreError> {
         // A new conversation is not in the tables yet.
-        if self.rooms.get(id).is_some() {
+        if self.residents.get(id).is_some() {
             return Ok(());
         }
         let tables = Arc::clone(&self.tables);
-        let is_there = self.readers.read(move || Ok(crate::recovery::is_there(&tables, id)?)).await?;
-        if is_there { Ok(()) } else { Err(Refusal::NotAMember.into()) }
+        let exists = self.readers.read(move || Ok(crate::recovery::exists(&tables, id)?)).await?;
+        if exists { Ok(()) } else { Err(Refusal::NotAMember.into()) }
     }
 
     async fn commit<T>(&self, control: Control, answer: Answer<T>) -> Result<T, StoreError> {
@@ -132,20 +133,24 @@ impl EmbeddedStore {
     }
 
     /// Returns a page from memory and tables, without archived content.
-    async fn draft(&self, request: PageRequest) -> Result<Drafted, StoreError> {
-        let Some(room) = self.rooms.get(request.conversation) else {
+    async fn draft(&self, request: PageRequest) -> Result<PageRead, StoreError> {
+        let Some(resident) = self.residents.get(request.conversation) else {
             let tables = Arc::clone(&self.tables);
-            return self.readers.read(move || page_from_tables(&tables, request)).await.map(Drafted::Draft);
+            return self
+                .readers
+                .read(move || page_from_tables(&tables, request))
+                .await
+                .map(PageRead::PartialPage);
         };
-        let plan = Plan::from_room(&room, request)?;
+        let plan = PagePlan::from_resident(&resident, request)?;
         if !plan.needs_tables() {
-            return plan.finish(Vec::new()).map(Drafted::Page);
+            return plan.finish(Vec::new()).map(PageRead::Page);
         }
         if let Some(messages) = plan.read_before(&self.pages, self.tables.edition()) {
-            return plan.finish(messages).map(Drafted::Page);
+            return plan.finish(messages).map(PageRead::Page);
         }
         let (tables, pages) = (Arc::clone(&self.tables), Arc::clone(&self.pages));
-        self.readers.read(move || plan.finish_from(&tables, &pages)).await.map(Drafted::Draft)
+        self.readers.read(move || plan.finish_from(&tables, &pages)).await.map(PageRead::PartialPage)
     }
 
     /// Returns the steps, if the store was opened with `Work::Steps`.
@@ -154,26 +159,26 @@ impl EmbeddedStore {
     }
 
     fn take_threads(&self) -> Option<Threads> {
-        self.threads.lock().expect("nobody panics while holding the threads").take()
+        self.threads.lock().take()
     }
 }
 
-enum Drafted {
+enum PageRead {
     Page(Page),
-    Draft(Draft),
+    PartialPage(PartialPage),
 }
 
 /// How many times a page is read if an archive object that its rows name is missing. Between
 /// attempts the object may be rewritten, or its content restored. The last attempt returns a page
 /// or an error.
-pub(crate) const LOOKS_AT_ARCHIVE: u32 = 3;
+pub(crate) const ARCHIVE_READ_ATTEMPTS: u32 = 3;
 
 /// Waits until the threads have finished the accepted work and the last checkpoint.
 fn join(threads: Option<Threads>) {
     let Some(threads) = threads else { return };
     let join = |thread: std::thread::JoinHandle<()>| {
         if thread.join().is_err() {
-            tracing::error!("a thread of the store panicked; the log has everything that was acknowledged");
+            tracing::error!("a store thread panicked; the log has every acknowledged write");
         }
     };
     join(threads.committer);
@@ -239,15 +244,15 @@ impl Store for EmbeddedStore {
 
     async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
         self.health.check()?;
-        let room = match self.rooms.get(new.id) {
-            Some(room) => room,
+        let resident = match self.residents.get(new.id) {
+            Some(resident) => resident,
             None => {
-                let (waker, id) = (Arc::clone(&self.waker), new.id);
-                self.readers.read_much(move || waker.existing_or_absent(id)).await?
+                let (loader, id) = (Arc::clone(&self.loader), new.id);
+                self.readers.read_much(move || loader.existing_or_absent(id)).await?
             }
         };
         let (reply, answer) = reply_pair();
-        self.commit(Control::Open { room, new, reply }, answer).await
+        self.commit(Control::Open { resident, new, reply }, answer).await
     }
 
     async fn conversation(
@@ -255,10 +260,10 @@ impl Store for EmbeddedStore {
         id: ConversationId,
         reader: &UserId,
     ) -> Result<ConversationView, StoreError> {
-        let view = match self.rooms.get(id) {
-            Some(room) => room.state().view(),
+        let view = match self.residents.get(id) {
+            Some(resident) => resident.state().view(),
             None => {
-                self.is_there(id).await?;
+                self.exists(id).await?;
                 let tables = Arc::clone(&self.tables);
                 self.readers
                     .read_much(move || Ok(crate::recovery::load(&tables, id)?.and_then(|state| state.view())))
@@ -270,65 +275,65 @@ impl Store for EmbeddedStore {
 
     async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
         self.health.check()?;
-        let room = self.existing(add.conversation).await?;
+        let resident = self.existing(add.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.commit(Control::Add { room, add, reply }, answer).await
+        self.commit(Control::Add { resident, add, reply }, answer).await
     }
 
     async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
         self.health.check()?;
-        let room = self.existing(remove.conversation).await?;
+        let resident = self.existing(remove.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.commit(Control::Remove { room, remove, reply }, answer).await
+        self.commit(Control::Remove { resident, remove, reply }, answer).await
     }
 
     async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
         self.health.check()?;
-        let room = self.writable(append.conversation).await?;
+        let resident = self.writable(append.conversation).await?;
         let fingerprint = self.identity.fingerprinter.of(append.sender.as_str(), &append.message_id);
         let searched = match append.retry_after {
             Some(after) => {
-                let (waker, room) = (Arc::clone(&self.waker), room.clone());
-                let search = move || waker.search(&room, fingerprint, after);
+                let (loader, resident) = (Arc::clone(&self.loader), resident.clone());
+                let search = move || loader.search(&resident, fingerprint, after);
                 Some(Box::new(self.readers.read_much(search).await?))
             }
             None => None,
         };
         let (reply, answer) = reply_pair();
-        self.queue.push(Command::Append(AppendCommand { room, append, fingerprint, searched, reply }))?;
+        self.queue.push(Command::Append(AppendCommand { resident, append, fingerprint, searched, reply }))?;
         Ok(Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closing)) }))
     }
 
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
-        for look in 1.. {
+        for attempt in 1.. {
             let draft = match self.draft(request.clone()).await? {
-                Drafted::Page(page) => return Ok(page),
-                Drafted::Draft(draft) if draft.cold.is_empty() => return draft.finish(),
-                Drafted::Draft(draft) => draft,
+                PageRead::Page(page) => return Ok(page),
+                PageRead::PartialPage(draft) if draft.cold.is_empty() => return draft.finish(),
+                PageRead::PartialPage(draft) => draft,
             };
-            match self.archiver.fill(draft, look == LOOKS_AT_ARCHIVE).await? {
+            match self.archiver.fill(draft, attempt == ARCHIVE_READ_ATTEMPTS).await? {
                 Filled::Page(page) => return Ok(page),
                 Filled::LookAgain => {}
             }
         }
-        unreachable!("the last look gives a page")
+        unreachable!("the last attempt returns a page or an error")
     }
 
     async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
         self.health.check()?;
-        let room = self.existing(receipt.conversation).await?;
+        let resident = self.existing(receipt.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.queue.push(Command::Receipt(Box::new(ReceiptCommand { room, receipt, reply })))?;
+        self.queue.push(Command::Receipt(Box::new(ReceiptCommand { resident, receipt, reply })))?;
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
-        let room = self.existing(id).await?;
-        let state = room.state();
+        let resident = self.existing(id).await?;
+        let state = resident.state();
         if !state.members.contains(reader) {
             return Err(Refusal::NotAMember.into());
         }
-        let members = state.members.iter().zip(state.seats.member_states());
+        let members = state.members.iter().zip(state.member_states.iter());
         let status = members.map(|(member, member_state)| MemberStatus {
             user: member.user.clone(),
             read_state: if member.user == *reader { member_state.own() } else { member_state.shown() },
@@ -343,9 +348,9 @@ impl Store for EmbeddedStore {
         reader: &UserId,
         seq: Seq,
     ) -> Result<ReceiptCounts, StoreError> {
-        let room = self.existing(id).await?;
+        let resident = self.existing(id).await?;
         let in_memory = {
-            let state = room.state();
+            let state = resident.state();
             let (member, _) = state.member(reader).ok_or(Refusal::NotAMember)?;
             if seq < member.joined_seq || seq > state.head() || seq == Seq::ZERO {
                 return Err(Refusal::NoSuchMessage.into());
@@ -365,17 +370,17 @@ impl Store for EmbeddedStore {
         };
         let record =
             record::Record::decode(&record).map_err(|error| StoreError::Damaged(error.to_string()))?;
-        let mut state = room.state();
+        let mut state = resident.state();
         let members = Arc::clone(&state.members);
-        Ok(state.seats.receipt_counts(&members, seq, record.sender))
+        Ok(state.member_states.receipt_counts(&members, seq, record.sender))
     }
 
     async fn set_preferences(&self, prefer: SetPreferences) -> Result<InboxEntry, StoreError> {
         self.health.check()?;
-        let room = self.existing(prefer.conversation).await?;
+        let resident = self.existing(prefer.conversation).await?;
         let (id, user) = (prefer.conversation, prefer.user.clone());
         let (reply, answer) = reply_pair();
-        self.commit(Control::SetPreferences { room, prefer, reply }, answer).await?;
+        self.commit(Control::SetPreferences { resident, prefer, reply }, answer).await?;
         self.inbox_entry(id, &user).await
     }
 
@@ -398,7 +403,7 @@ impl Store for EmbeddedStore {
         let (inbox, user) = (self.inbox.clone(), user.clone());
         if positions.is_empty() {
             let (inbox, user) = (inbox.clone(), user.clone());
-            let missed = move || match inbox.is_little_behind(&user)? {
+            let missed = move || match inbox.has_few_pending(&user)? {
                 true => inbox.behind(&user, &[]).map(Some),
                 false => Ok(None),
             };
@@ -439,9 +444,7 @@ impl Store for EmbeddedStore {
         }
         let threads = self.take_threads();
         if tokio::task::spawn_blocking(move || join(threads)).await.is_err() {
-            tracing::error!(
-                "closing the store was interrupted; the log has everything that was acknowledged"
-            );
+            tracing::error!("closing the store was interrupted; the log has every acknowledged write");
         }
     }
 }

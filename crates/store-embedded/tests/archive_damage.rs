@@ -135,9 +135,9 @@ async fn a_frame_of_another_conversation_is_noticed() {
         let (first, our_chunk) = chunk_of(ours);
         let (_, their_chunk) = chunk_of(theirs);
         let header = Header::read(&our_chunk).unwrap();
-        let their_place = ColdChunk::read(&Header::read(&their_chunk).unwrap()).unwrap().place;
+        let their_place = ColdChunk::read(&Header::read(&their_chunk).unwrap()).unwrap().location;
         let chunk = ColdChunk::read(&header).unwrap();
-        let stubs: Vec<_> = chunk.cells().map(|(stub, hash)| (stub.to_vec(), hash)).collect();
+        let stubs: Vec<_> = chunk.entries().map(|(stub, hash)| (stub.to_vec(), hash)).collect();
         let mut update = engine.update().unwrap();
         for (first, part) in cold::pack(first, &header, &their_place, &stubs) {
             update.put_chunk(ours, first, &part).unwrap();

@@ -1,9 +1,9 @@
-//! Bits that flip and files that lose their end while nobody looks: whatever is hit, what is served is true or it is an error
-//! that names the place, and a look through the store tells it too.
+//! Flips bits in files and truncates files of a closed store. Every read returns the right answer or an
+//! error that names the location, and a check reports the damage.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
-mod town;
+mod full_store;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -15,9 +15,9 @@ use bluetick_core::ports::Store;
 use bluetick_store_embedded::check::CheckParts;
 use bluetick_store_embedded::tables::Tables;
 use bluetick_testkit::dice::Dice;
+use full_store::common::copy_of;
+use full_store::{Contents, closed, contents_of, open};
 use tempfile::TempDir;
-use town::common::copy_of;
-use town::{Words, closed, open, words_of};
 
 fn seed() -> u64 {
     std::env::var("BLUETICK_SEED").ok().map_or(20_261_116, |seed| seed.parse().unwrap())
@@ -47,7 +47,7 @@ enum Outcome {
 /// What a server on these files would say.
 async fn outcome_of(
     directory: &Path,
-    known: &Words,
+    known: &Contents,
     all: &[(bluetick_core::ConversationId, &str)],
     what: &str,
 ) -> Outcome {
@@ -65,7 +65,7 @@ async fn outcome_of(
     };
     let mut outcome = Outcome::Unharmed;
     for (id, reader) in all {
-        match words_of(&store, *id, reader).await {
+        match contents_of(&store, *id, reader).await {
             Err(StoreError::Damaged(_) | StoreError::Failed(_)) => outcome = Outcome::NamedWhenAsked,
             Err(other) => panic!("{what}: {other:?}"),
             Ok(said) => assert_eq!(said, known[&id.to_string()], "{what}: served as truth"),
@@ -75,14 +75,14 @@ async fn outcome_of(
     outcome
 }
 
-fn look(directory: &Path) -> u64 {
+fn check_report(directory: &Path) -> u64 {
     let parts =
         CheckParts { data_dir: directory.to_owned(), progress: Arc::new(bluetick_core::ports::NoProgress) };
     bluetick_store_embedded::check::check(parts).unwrap().finding_count
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_in_any_file_is_named_or_harms_nobody() {
+async fn flipped_bit_in_any_file_is_reported_or_harmless() {
     let seed = seed();
     println!("BLUETICK_SEED={seed}");
     let mut dice = Dice::new(seed);
@@ -123,7 +123,7 @@ async fn a_flipped_bit_in_any_file_is_named_or_harms_nobody() {
             damaged.read_exact_at(&mut byte, offset).unwrap();
             damaged.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
             drop(damaged);
-            let found = look(directory.path()) > 0;
+            let found = check_report(directory.path()) > 0;
             let what = format!("{name} byte {offset} bit {bit}");
             let outcome = outcome_of(directory.path(), &known, &all, &what).await;
             if outcome != Outcome::Unharmed {
@@ -141,7 +141,7 @@ async fn a_flipped_bit_in_any_file_is_named_or_harms_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_lost_its_end_is_named() {
+async fn truncated_file_is_reported() {
     let sound = TempDir::new().unwrap();
     let (all, known) = closed(sound.path()).await;
     for file in files_of(sound.path()) {
@@ -151,7 +151,7 @@ async fn a_file_that_lost_its_end_is_named() {
             let directory = copy_of(sound.path());
             let path = directory.path().join(&file);
             std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(kept).unwrap();
-            let found = look(directory.path()) > 0;
+            let found = check_report(directory.path()) > 0;
             let what = format!("{name} cut from {length} to {kept}");
             let outcome = outcome_of(directory.path(), &known, &all, &what).await;
             println!("{what}: {outcome:?}, found {found}");

@@ -1,4 +1,4 @@
-//! When the tables cannot keep up with the log, writers wait; memory does not grow without end, and nothing is refused.
+//! Writers wait while the tables are far behind the log. Memory stays bounded, and no write is refused.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -16,12 +16,12 @@ use tempfile::TempDir;
 
 /// Holds the checkpoint back until it is opened.
 #[derive(Default)]
-struct Gate {
+struct CheckpointBlocker {
     open: Mutex<bool>,
     opened: Condvar,
 }
 
-impl Gate {
+impl CheckpointBlocker {
     fn pass(&self) {
         let open = self.open.lock().unwrap();
         drop(self.opened.wait_while(open, |open| !*open).unwrap());
@@ -34,10 +34,10 @@ impl Gate {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writers_wait_for_a_checkpoint_that_falls_far_behind_and_then_go_on() {
+async fn writers_wait_for_a_late_checkpoint_and_then_continue() {
     const MESSAGES: usize = 400;
     let directory = TempDir::new().unwrap();
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(CheckpointBlocker::default());
     let mut parts = StoreParts::new(small(directory.path()));
     let held = Arc::clone(&gate);
     parts.on_checkpoint_step = Arc::new(move |step| {

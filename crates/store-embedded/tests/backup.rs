@@ -1,8 +1,8 @@
-//! A backup is made while people write, restored elsewhere, and says what the store said at one moment.
+//! Makes backups during writes, restores them elsewhere, and compares the content.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
-mod town;
+mod full_store;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use bluetick_core::time::{ManualClock, SystemClock};
 use bluetick_store_embedded::backup::{MANIFEST, Manifest, RestoreError, RestoreParts, Restored, restore};
 use bluetick_store_embedded::lock::DataLock;
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
+use full_store::common::{NOW, direct, send, small, texts};
+use full_store::{contents, fill, findings, open};
 use tempfile::TempDir;
-use town::common::{NOW, direct, send, small, texts};
-use town::{fill, findings, open, words};
 
 async fn back_up(store: &EmbeddedStore, to: &Path) -> Result<BackupReport, ArchiveError> {
     let backup = Backup { to: to.display().to_string(), keys: None };
@@ -33,7 +33,7 @@ async fn bring_back(from: &Path, data_dir: &Path) -> Result<Restored, RestoreErr
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_restored_says_what_was_said_and_goes_on_in_another_epoch() {
+async fn restored_store_has_the_same_content_and_a_new_epoch() {
     let place = TempDir::new().unwrap();
     let (live, to, back) =
         (place.path().join("live"), place.path().join("backup"), place.path().join("back"));
@@ -41,7 +41,7 @@ async fn what_is_restored_says_what_was_said_and_goes_on_in_another_epoch() {
     std::fs::write(live.join("token.key"), "a secret").unwrap();
     let store = open(&live).unwrap();
     let all = fill(&store).await;
-    let said = words(&store, &all).await.unwrap();
+    let said = contents(&store, &all).await.unwrap();
     let report = back_up(&store, &to).await.unwrap();
     let messages = said.values().map(|said| said.len() as u64).sum::<u64>();
     assert_eq!((report.messages, report.conversations, report.accounts), (messages, all.len() as u64, 6));
@@ -60,7 +60,7 @@ async fn what_is_restored_says_what_was_said_and_goes_on_in_another_epoch() {
     let store = open(&back).unwrap();
     assert!(store.epoch().get() > epoch.get());
     assert_eq!(store.epoch(), restored.epoch);
-    assert_eq!(words(&store, &all).await.unwrap(), said);
+    assert_eq!(contents(&store, &all).await.unwrap(), said);
     let next = said[&all[0].0.to_string()].len() as u64 + 1;
     assert_eq!(send(&store, all[0].0, "alice", "on another way").await.unwrap().get(), next);
     assert_eq!(store.find_people(&bluetick_core::NamePrefix::new("ali").unwrap(), 9).await.unwrap().len(), 1);
@@ -69,7 +69,7 @@ async fn what_is_restored_says_what_was_said_and_goes_on_in_another_epoch() {
 
 /// Ids in the backup are recognised, also those that are in its log only.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_torn_while_many_write() {
+async fn backup_during_writes_is_consistent() {
     let place = TempDir::new().unwrap();
     let store = Arc::new(EmbeddedStore::open(StoreParts::new(small(&place.path().join("live")))).unwrap());
     let mut ids = Vec::new();
@@ -133,7 +133,7 @@ async fn nothing_is_torn_while_many_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_place_that_is_not_empty_or_not_apart_is_refused() {
+async fn destination_that_is_not_empty_or_not_separate_is_refused() {
     let place = TempDir::new().unwrap();
     let live = place.path().join("live");
     let store = open(&live).unwrap();
@@ -158,7 +158,7 @@ async fn a_place_that_is_not_empty_or_not_apart_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_backup_is_refused_with_the_name_of_the_part() {
+async fn damaged_backup_is_refused_and_names_the_part() {
     let place = TempDir::new().unwrap();
     let store = open(&place.path().join("live")).unwrap();
     fill(&store).await;
@@ -188,7 +188,7 @@ async fn a_damaged_backup_is_refused_with_the_name_of_the_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_row_is_copied_as_it_is_and_counted() {
+async fn damaged_row_is_copied_unchanged_and_counted() {
     let place = TempDir::new().unwrap();
     let live = place.path().join("live");
     let store = open(&live).unwrap();
@@ -225,7 +225,7 @@ fn rewrite(to: &Path, change: impl FnOnce(&mut Manifest)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_that_fails_leaves_things_as_they_were_and_one_that_was_killed_is_told() {
+async fn failed_restore_changes_nothing_and_killed_restore_is_reported() {
     let place = TempDir::new().unwrap();
     let store = open(&place.path().join("live")).unwrap();
     fill(&store).await;
@@ -252,7 +252,7 @@ async fn a_restore_that_fails_leaves_things_as_they_were_and_one_that_was_killed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backup_that_is_otherwise_damaged_than_it_says_is_not_sound() {
+async fn backup_with_damage_other_than_declared_is_not_sound() {
     let place = TempDir::new().unwrap();
     let store = open(&place.path().join("live")).unwrap();
     fill(&store).await;
@@ -265,7 +265,7 @@ async fn a_backup_that_is_otherwise_damaged_than_it_says_is_not_sound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_restores_of_one_backup_in_the_same_second_have_different_epochs() {
+async fn two_restores_in_the_same_second_have_different_epochs() {
     let place = TempDir::new().unwrap();
     let (live, to) = (place.path().join("live"), place.path().join("backup"));
     std::fs::create_dir(&live).unwrap();

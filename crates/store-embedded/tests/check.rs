@@ -1,8 +1,8 @@
-//! A store that is looked through: a sound one is sound, and whatever is planted is found and named.
+//! Checks stores: a sound store has no findings, and every planted inconsistency is found and named.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
-mod town;
+mod full_store;
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -11,29 +11,32 @@ use std::sync::Arc;
 use bluetick_core::ports::{NoProgress, Store};
 use bluetick_core::{ConversationId, Member, MemberState, Role, Seq, User};
 use bluetick_store_embedded::check::{CheckError, CheckParts, check};
-use bluetick_store_embedded::codec::chunk::{Entry, Fingerprint, Packer};
+use bluetick_store_embedded::codec::chunk::{ChunkEntry, Fingerprint, Packer};
 use bluetick_store_embedded::codec::record::encode_append;
 use bluetick_store_embedded::tables::{ChunkKey, Tables, TablesError, Update, stored};
+use full_store::common::{NOW, copy_of, message, send, user};
+use full_store::{check_report, closed, findings, open};
 use tempfile::TempDir;
-use town::common::{NOW, copy_of, message, send, user};
-use town::{closed, findings, look, open};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_was_closed_is_sound() {
+async fn check_of_closed_store_finds_nothing() {
     let directory = TempDir::new().unwrap();
-    let (_, words) = closed(directory.path()).await;
-    let report = look(directory.path());
+    let (_, contents) = closed(directory.path()).await;
+    let report = check_report(directory.path());
     assert_eq!(report.findings, []);
-    let messages = words.values().map(|said| said.len() as u64).sum::<u64>();
-    assert_eq!((report.conversations, report.messages, report.accounts), (words.len() as u64, messages, 6));
+    let messages = contents.values().map(|said| said.len() as u64).sum::<u64>();
+    assert_eq!(
+        (report.conversations, report.messages, report.accounts),
+        (contents.len() as u64, messages, 6)
+    );
     assert!(report.archived_messages > 0 && report.segments > 0 && report.rows > 50, "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn so_is_one_that_was_killed_at_any_moment() {
+async fn check_of_store_killed_at_any_moment_finds_nothing() {
     let directory = TempDir::new().unwrap();
     let store = Arc::new(open(directory.path()).unwrap());
-    let all = town::fill(&store).await;
+    let all = full_store::fill(&store).await;
     for round in 0..20 {
         let writer = {
             let (store, id) = (Arc::clone(&store), all[round % all.len()].0);
@@ -51,7 +54,7 @@ async fn so_is_one_that_was_killed_at_any_moment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_used_is_not_looked_at_and_one_that_is_not_there_neither() {
+async fn check_of_store_in_use_or_missing_store_is_refused() {
     let directory = TempDir::new().unwrap();
     let parts = || CheckParts { data_dir: directory.path().to_owned(), progress: Arc::new(NoProgress) };
     assert!(matches!(check(parts()), Err(CheckError::NoStore(_))));
@@ -61,7 +64,7 @@ async fn one_that_is_used_is_not_looked_at_and_one_that_is_not_there_neither() {
     assert!(check(parts()).is_ok());
 }
 
-type Plant = fn(&mut Update<'_>, &[(ConversationId, &str)]) -> Result<(), TablesError>;
+type PlantedDamage = fn(&mut Update<'_>, &[(ConversationId, &str)]) -> Result<(), TablesError>;
 
 fn packed(conversation: ConversationId, texts: &[&str], prints: Option<u32>) -> Vec<u8> {
     let records: Vec<Vec<u8>> = texts
@@ -73,7 +76,8 @@ fn packed(conversation: ConversationId, texts: &[&str], prints: Option<u32>) -> 
         })
         .collect();
     let fingerprint = Fingerprint(prints.unwrap_or(1));
-    let entries: Vec<Entry<'_>> = records.iter().map(|record| Entry { record, fingerprint }).collect();
+    let entries: Vec<ChunkEntry<'_>> =
+        records.iter().map(|record| ChunkEntry { record, fingerprint }).collect();
     let mut chunk = Vec::new();
     Packer::default().pack(&entries, NOW, 0, &mut chunk);
     chunk
@@ -85,17 +89,17 @@ fn stood(update: &mut Update<'_>, id: ConversationId, member_state: MemberState)
 }
 
 /// Each with the words by which it is found.
-const PLANTS: [(&str, Plant); 11] = [
-    ("the messages before it are not there", |update, all| {
+const PLANTS: [(&str, PlantedDamage); 11] = [
+    ("the messages before it are missing", |update, all| {
         update.put_chunk(all[0].0, Seq::new(90), &packed(all[0].0, &["later"], None))
     }),
     ("there are messages beyond the head", |update, all| {
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], None))
     }),
-    ("it lies over the one before it", |update, all| {
+    ("it overlaps the chunk before it", |update, all| {
         update.put_chunk(all[0].0, Seq::new(71), &packed(all[0].0, &["another", "and another"], None))
     }),
-    ("its id is not the one that the header has", |update, all| {
+    ("its id does not match the fingerprint in the header", |update, all| {
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], Some(77)))
     }),
     ("it stands beyond the head", |update, all| {
@@ -104,7 +108,7 @@ const PLANTS: [(&str, Plant); 11] = [
     ("it has read what was not delivered to it", |update, all| {
         stood(update, all[0].0, MemberState { read: Seq::new(3), ..MemberState::default() })
     }),
-    ("what is pending is not what the member has yet to get", |update, all| {
+    ("the row does not match the member's unacknowledged messages", |update, all| {
         stood(
             update,
             all[0].0,
@@ -115,7 +119,7 @@ const PLANTS: [(&str, Plant); 11] = [
         let stray = ConversationId::group([9; 15]);
         update.put_chunk(stray, Seq::new(1), &packed(stray, &["nowhere"], None))
     }),
-    ("the line of a member is not there", |update, all| {
+    ("the member has no inbox row", |update, all| {
         let member = Member { user: user("zoe"), role: Role::Member, joined_seq: Seq::new(1) };
         update.put_member(all[4].0, &member, &MemberState::default())
     }),
@@ -137,10 +141,10 @@ const PLANTS: [(&str, Plant); 11] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_does_not_fit_is_found_and_named() {
+async fn planted_inconsistencies_are_found_and_named() {
     let sound = TempDir::new().unwrap();
     let (all, _) = closed(sound.path()).await;
-    for (words, plant) in PLANTS {
+    for (contents, plant) in PLANTS {
         let directory = copy_of(sound.path());
         {
             let tables = Tables::open(&directory.path().join("tables")).unwrap();
@@ -150,12 +154,12 @@ async fn whatever_does_not_fit_is_found_and_named() {
             update.commit().unwrap();
         }
         let found = findings(directory.path());
-        assert!(found.iter().any(|finding| finding.contains(words)), "{words}: {found:#?}");
+        assert!(found.iter().any(|finding| finding.contains(contents)), "{contents}: {found:#?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_account_without_its_names_is_found() {
+async fn account_without_name_rows_is_found() {
     let directory = TempDir::new().unwrap();
     closed(directory.path()).await;
     let row = bluetick_store_embedded::codec::rows::user_row(&User {
@@ -183,7 +187,7 @@ async fn an_account_without_its_names_is_found() {
         )
         .unwrap();
     }
-    town::common::copy_into(&directory.path().join("log"), &{
+    full_store::common::copy_into(&directory.path().join("log"), &{
         let log = image.path().join("log");
         std::fs::create_dir(&log).unwrap();
         log
@@ -205,10 +209,10 @@ fn flip(path: &Path, offset: u64, bit: u64) {
 
 /// Bits in the log: before the position of the tables and after it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_batch_is_named_with_its_file_and_offset() {
+async fn damaged_batch_is_named_with_file_and_offset() {
     let directory = TempDir::new().unwrap();
     let store = open(directory.path()).unwrap();
-    town::fill(&store).await;
+    full_store::fill(&store).await;
     let image = copy_of(directory.path());
     store.close().await;
     drop(store);

@@ -1,4 +1,4 @@
-//! A crash at every step of a checkpoint: what lies on the disk at that moment opens to the same conversations.
+//! A crash at any step of a checkpoint. The files of that moment open to the same conversations.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -21,7 +21,7 @@ type Expected = BTreeMap<String, Vec<String>>;
 
 /// Writes while checkpoints run, and at each of their steps keeps an image of the disk together with what had been
 /// acknowledged before it was taken.
-struct Scene {
+struct CheckpointImages {
     images: Mutex<Vec<(Step, TempDir, Expected, Read)>>,
     acknowledged: Mutex<Expected>,
     read: Mutex<Read>,
@@ -31,10 +31,13 @@ struct Scene {
 type Read = BTreeMap<String, u64>;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_any_step_of_a_checkpoint_loses_and_doubles_nothing() {
+async fn crash_at_any_checkpoint_step_loses_and_duplicates_nothing() {
     let directory = TempDir::new().unwrap();
-    let scene =
-        Arc::new(Scene { images: Mutex::default(), acknowledged: Mutex::default(), read: Mutex::default() });
+    let scene = Arc::new(CheckpointImages {
+        images: Mutex::default(),
+        acknowledged: Mutex::default(),
+        read: Mutex::default(),
+    });
     let mut parts = StoreParts::new(small(directory.path()));
     let (watcher, path) = (Arc::clone(&scene), directory.path().to_owned());
     parts.on_checkpoint_step = Arc::new(move |step| {
@@ -156,7 +159,7 @@ fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_wholly_checkpointed_replays_to_the_same() {
+async fn replay_of_fully_checkpointed_log_changes_nothing() {
     let directory = TempDir::new().unwrap();
     let before = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
@@ -177,7 +180,7 @@ async fn a_log_that_is_wholly_checkpointed_replays_to_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_checkpoint_that_fails_half_way_is_tried_again_and_forgets_nothing() {
+async fn failed_checkpoint_is_retried_and_loses_nothing() {
     let directory = TempDir::new().unwrap();
     let failures = Arc::new(Mutex::new(vec![Step::RoomsWritten, Step::InboxWritten]));
     let mut parts = StoreParts::new(small(directory.path()));
@@ -241,7 +244,7 @@ async fn a_checkpoint_that_fails_half_way_is_tried_again_and_forgets_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_set_before_it_left_does_not_come_back_with_it_after_a_crash() {
+async fn settings_of_removed_member_do_not_return_after_rejoin_and_crash() {
     use bluetick_core::ports::{AddMembers, Creation, NewConversation, RemoveMember, SetPreferences};
     use bluetick_core::{ConversationId, PreferenceChange, Seq};
 

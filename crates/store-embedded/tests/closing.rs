@@ -1,4 +1,4 @@
-//! Closing finishes what was accepted and does not wait for ever for the tables.
+//! Closing completes the accepted writes and limits its wait for the tables.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -15,7 +15,7 @@ use common::{direct, send, small, texts};
 use tempfile::TempDir;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_checkpoint_is_given_up_at_the_end_and_costs_nothing_but_a_replay() {
+async fn close_abandons_a_slow_checkpoint_and_next_start_replays() {
     let directory = TempDir::new().unwrap();
     // Nothing is checkpointed before the end.
     let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };

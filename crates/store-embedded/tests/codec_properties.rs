@@ -1,5 +1,5 @@
-//! Whatever happened, its bytes say it: events, rows and chunks of anything come back as they were written, and keys sort
-//! the way they are read.
+//! Properties of the encodings: events, rows and chunks round-trip, and keys sort in the order in which
+//! their table is read.
 
 use bluetick_archive::{BlockRef, SegmentRef};
 use bluetick_core::inbox::{InboxKey, InboxSection};
@@ -8,9 +8,9 @@ use bluetick_core::{
     ContentType, Conversation, ConversationId, Member, MemberState, Members, MessageId, Preferences, Profile,
     Role, Seq, Timestamp, User, UserId,
 };
-use bluetick_store_embedded::codec::chunk::{self, Entry, Fingerprint, Fingerprinter, Header, Packer};
+use bluetick_store_embedded::codec::chunk::{self, ChunkEntry, Fingerprint, Fingerprinter, Header, Packer};
 use bluetick_store_embedded::codec::cold::{self, ColdChunk};
-use bluetick_store_embedded::codec::event::{self, Event, Seat};
+use bluetick_store_embedded::codec::event::{self, Event, MembershipRef};
 use bluetick_store_embedded::codec::record::Record;
 use bluetick_store_embedded::codec::{Reader, rows};
 use proptest::prelude::*;
@@ -89,8 +89,8 @@ fn profile() -> impl Strategy<Value = Profile> {
     })
 }
 
-fn seat() -> impl Strategy<Value = Seat> {
-    (conversation_id(), user(), seq()).prop_map(|(conversation, user, joined_seq)| Seat {
+fn membership() -> impl Strategy<Value = MembershipRef> {
+    (conversation_id(), user(), seq()).prop_map(|(conversation, user, joined_seq)| MembershipRef {
         conversation,
         user,
         joined_seq,
@@ -106,7 +106,7 @@ fn happening() -> impl Strategy<Value = Event<'static>> {
             record: b"record"
         }),
         (conversation(), prop::collection::vec(member(), 0..5)).prop_map(|(conversation, members)| {
-            Event::Founded { conversation, members: Members::from_unsorted(members) }
+            Event::Created { conversation, members: Members::from_unsorted(members) }
         }),
         (conversation_id(), member()).prop_map(|(conversation, member)| {
             Event::Membership { conversation, change: MembershipChange::Joined(member) }
@@ -115,8 +115,10 @@ fn happening() -> impl Strategy<Value = Event<'static>> {
             Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
         }),
         account().prop_map(Event::User),
-        (seat(), member_state()).prop_map(|(seat, member_state)| Event::Marked { seat, member_state }),
-        (seat(), preferences()).prop_map(|(seat, preferences)| Event::Preferred { seat, preferences }),
+        (membership(), member_state())
+            .prop_map(|(membership, member_state)| Event::ReadStateChanged { membership, member_state }),
+        (membership(), preferences())
+            .prop_map(|(membership, preferences)| Event::PreferencesChanged { membership, preferences }),
         (user(), profile()).prop_map(|(user, profile)| Event::Profile { user, profile }),
     ]
 }
@@ -126,11 +128,15 @@ fn put(out: &mut Vec<u8>, event: &Event<'_>) {
         Event::Message { conversation, seq, record } => {
             event::put_message(out, *conversation, *seq, record);
         }
-        Event::Founded { conversation, members } => event::put_founded(out, conversation, members),
+        Event::Created { conversation, members } => event::put_created(out, conversation, members),
         Event::Membership { conversation, change } => event::put_membership(out, *conversation, change),
         Event::User(user) => event::put_user(out, user),
-        Event::Marked { seat, member_state } => event::put_marked(out, seat, member_state),
-        Event::Preferred { seat, preferences } => event::put_preferred(out, seat, *preferences),
+        Event::ReadStateChanged { membership, member_state } => {
+            event::put_read_state(out, membership, member_state)
+        }
+        Event::PreferencesChanged { membership, preferences } => {
+            event::put_preferences_changed(out, membership, *preferences)
+        }
         Event::Profile { user, profile } => event::put_profile(out, user, profile),
     }
 }
@@ -156,7 +162,7 @@ fn records() -> impl Strategy<Value = Vec<Vec<u8>>> {
 
 proptest! {
     #[test]
-    fn whatever_happened_comes_back_in_order(events in prop::collection::vec(happening(), 0..12)) {
+    fn any_events_round_trip_in_order(events in prop::collection::vec(happening(), 0..12)) {
         let mut batch = Vec::new();
         events.iter().for_each(|event| put(&mut batch, event));
         let mut reader = Reader(&batch);
@@ -167,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_member_comes_back_with_where_it_stands(
+    fn member_row_round_trips_with_read_state(
         id in conversation_id(), member in member(), member_state in member_state(), preferences in preferences(),
     ) {
         let member_state = MemberState { preferences, ..member_state };
@@ -177,11 +183,11 @@ proptest! {
     }
 
     #[test]
-    fn keys_of_an_inbox_sort_as_it_is_read(
+    fn order_keys_sort_in_inbox_order(
         who in user(),
-        places in prop::collection::vec((0..3usize, any::<i64>(), any::<[u8; 15]>()), 2..12),
+        positions in prop::collection::vec((0..3usize, any::<i64>(), any::<[u8; 15]>()), 2..12),
     ) {
-        let mut places: Vec<_> = places
+        let mut positions: Vec<_> = positions
             .into_iter()
             .map(|(shelf, at, id)| InboxKey {
                 shelf: InboxSection::ALL[shelf],
@@ -189,11 +195,11 @@ proptest! {
                 id: ConversationId::group(id),
             })
             .collect();
-        places.sort();
-        let keys: Vec<_> = places.iter().map(|place| rows::order_key(&who, place)).collect();
+        positions.sort();
+        let keys: Vec<_> = positions.iter().map(|position| rows::order_key(&who, position)).collect();
         prop_assert!(keys.is_sorted());
-        for (key, place) in keys.iter().zip(places) {
-            prop_assert_eq!(rows::read_place(key), Ok(place));
+        for (key, position) in keys.iter().zip(positions) {
+            prop_assert_eq!(rows::read_inbox_position(key), Ok(position));
         }
     }
 
@@ -204,12 +210,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn messages_in_a_chunk_come_back_and_what_stays_when_they_leave_fits_them(records in records(), first in 1..1_000u64) {
+    fn chunk_round_trips_and_its_cold_chunk_matches_it(records in records(), first in 1..1_000u64) {
         let hasher = Fingerprinter([7; 16]);
         let entries: Vec<_> = records
             .iter()
             .zip(0..)
-            .map(|(record, number)| Entry { record, fingerprint: Fingerprint(number % 3) })
+            .map(|(record, number)| ChunkEntry { record, fingerprint: Fingerprint(number % 3) })
             .collect();
         let mut hot = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(9), 5, &mut hot);
@@ -220,14 +226,14 @@ proptest! {
         let stubs: Vec<_> =
             records.iter().map(|record| cold::stub_of(record, &hasher).expect("a record")).collect();
         let frame = BlockRef { offset: 53, length: 900, raw_length: 2_000, checksum: 7 };
-        let place = SegmentRef { first: Seq::new(1), last: Seq::new(5_000), revision: 1, block: frame, index: 3 };
+        let location = SegmentRef { first: Seq::new(1), last: Seq::new(5_000), revision: 1, block: frame, index: 3 };
         let mut met = 0;
-        for (part_first, part) in cold::pack(Seq::new(first), &header, &place, &stubs) {
+        for (part_first, part) in cold::pack(Seq::new(first), &header, &location, &stubs) {
             prop_assert_eq!(part_first, Seq::new(first + met as u64), "parts follow each other");
             let part_header = Header::read(&part).expect("packed a moment ago");
             let part = ColdChunk::read(&part_header).expect("packed a moment ago");
-            prop_assert_eq!(part.place.index as usize, 3 + met);
-            for (index, (stub, hash)) in part.cells().enumerate() {
+            prop_assert_eq!(part.location.index as usize, 3 + met);
+            for (index, (stub, hash)) in part.entries().enumerate() {
                 let whole = Record::decode(&records[met]).expect("a record");
                 let left = Record::decode(stub).expect("a record");
                 prop_assert_eq!(&Record { content: whole.content, ..left }, &whole);

@@ -1,4 +1,4 @@
-//! The embedded store passes the suite that every store passes.
+//! Runs the conformance suite on the embedded store.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

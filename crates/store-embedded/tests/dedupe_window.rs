@@ -20,7 +20,7 @@ const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
 /// A store whose steps the test takes.
-struct Rig {
+struct ClockedStore {
     store: EmbeddedStore,
     clock: Arc<ManualClock>,
     directory: TempDir,
@@ -29,8 +29,8 @@ struct Rig {
     awake: usize,
 }
 
-impl Rig {
-    fn open(directory: TempDir, clock: Arc<ManualClock>, window_seconds: u64, awake: usize) -> Rig {
+impl ClockedStore {
+    fn open(directory: TempDir, clock: Arc<ManualClock>, window_seconds: u64, awake: usize) -> ClockedStore {
         let settings = StoreSettings {
             dedupe_window_seconds: window_seconds,
             // Every commit hands its generation over.
@@ -40,11 +40,11 @@ impl Rig {
         };
         let parts =
             StoreParts { clock: Arc::clone(&clock) as _, work: Work::Steps, ..StoreParts::new(settings) };
-        Rig { store: EmbeddedStore::open(parts).unwrap(), clock, directory, window_seconds, awake }
+        ClockedStore { store: EmbeddedStore::open(parts).unwrap(), clock, directory, window_seconds, awake }
     }
 
-    fn new(window_seconds: u64) -> Rig {
-        Rig::open(TempDir::new().unwrap(), Arc::new(ManualClock::at(NOW)), window_seconds, 0)
+    fn new(window_seconds: u64) -> ClockedStore {
+        ClockedStore::open(TempDir::new().unwrap(), Arc::new(ManualClock::at(NOW)), window_seconds, 0)
     }
 
     fn checkpoint(&self) {
@@ -89,24 +89,24 @@ impl Rig {
         self.until_committed(accepted).await
     }
 
-    async fn reopen(self) -> Rig {
+    async fn reopen(self) -> ClockedStore {
         self.store.close().await;
-        let Rig { store, clock, directory, window_seconds, awake } = self;
+        let ClockedStore { store, clock, directory, window_seconds, awake } = self;
         drop(store);
-        Rig::open(directory, clock, window_seconds, awake)
+        ClockedStore::open(directory, clock, window_seconds, awake)
     }
 
     /// Reopens the store as a killed process leaves it.
-    fn crash(self) -> Rig {
+    fn crash(self) -> ClockedStore {
         let copy = copy_of(self.directory.path());
-        Rig::open(copy, self.clock, self.window_seconds, self.awake)
+        ClockedStore::open(copy, self.clock, self.window_seconds, self.awake)
     }
 }
 
 #[tokio::test]
-async fn a_retry_finds_a_message_that_is_in_memory_only_with_any_window() {
+async fn resend_of_message_in_memory_is_found_with_any_window() {
     for window_seconds in [0, 1, 60, 7 * 24 * 3600] {
-        let rig = Rig::new(window_seconds);
+        let rig = ClockedStore::new(window_seconds);
         let id = rig.found("bob").await;
         // From here on no checkpoint takes anything out of memory.
         let first = rig.send(rig.append(id, "first", "hello")).await.unwrap().seq;
@@ -139,9 +139,9 @@ async fn a_retry_finds_a_message_that_is_in_memory_only_with_any_window() {
 
 /// The first is not written yet when its resend looks for it, and ids are forgotten at once.
 #[tokio::test]
-async fn retry_finds_message_stored_while_it_was_queued() {
+async fn resend_finds_message_stored_while_it_was_queued() {
     for (checkpoints, in_one_batch) in [(false, true), (false, false), (true, false)] {
-        let rig = Rig::new(0);
+        let rig = ClockedStore::new(0);
         let id = rig.found("bob").await;
         let first = rig.store.append(rig.append(id, "first", "hello")).await.unwrap();
         let retry = Append { retry_after: Some(Seq::ZERO), ..rig.append(id, "first", "hello") };
@@ -166,14 +166,14 @@ async fn retry_finds_message_stored_while_it_was_queued() {
 #[tokio::test]
 async fn clock_jump_keeps_message_ids_and_refuses_other_content() {
     for jumps in [[8, 16, 24], [16, 0, 16], [400, 800, 0], [-30, 8, -30], [-30, -60, 16]] {
-        let rig = Rig::new(7 * 24 * 3600);
+        let rig = ClockedStore::new(7 * 24 * 3600);
         let id = rig.found("bob").await;
         let first = rig.send(rig.append(id, "first", "hello")).await.unwrap().seq;
         for number in 0..200 {
             rig.send(rig.append(id, &format!("m{number}"), "x")).await.unwrap();
         }
         rig.checkpoint();
-        let check = async |rig: &Rig, at: &str| {
+        let check = async |rig: &ClockedStore, at: &str| {
             let jump = format!("{jumps:?}");
             let again = rig.send(rig.append(id, "first", "hello")).await.unwrap();
             assert_eq!((again.seq, again.duplicate), (first, true), "{jump} {at}");
@@ -201,8 +201,8 @@ async fn clock_jump_keeps_message_ids_and_refuses_other_content() {
 }
 
 #[tokio::test]
-async fn an_id_is_forgotten_some_time_after_the_window() {
-    let rig = Rig::new(3600);
+async fn id_is_forgotten_some_time_after_the_window() {
+    let rig = ClockedStore::new(3600);
     let id = rig.found("bob").await;
     rig.send(rig.append(id, "first", "hello")).await.unwrap();
     // Chunks of their own, and more than a window each.
@@ -224,7 +224,7 @@ struct Sent {
 }
 
 #[tokio::test]
-async fn every_id_in_the_window_is_found_after_random_clock_jumps_and_crashes() {
+async fn ids_in_window_are_found_after_random_clock_jumps_and_crashes() {
     let base = std::env::var("BLUETICK_SEED").ok().map_or(1, |seed| seed.parse().unwrap());
     for seed in base..base + 6 {
         println!("BLUETICK_SEED={seed}");
@@ -232,7 +232,7 @@ async fn every_id_in_the_window_is_found_after_random_clock_jumps_and_crashes() 
         let window_ms = [1_000, 60_000, 3_600_000, 7 * DAY as u64][dice.below(4) as usize];
         let awake = if dice.one_in(2) { 0 } else { 1_000 };
         let clock = Arc::new(ManualClock::at(NOW));
-        let mut rig = Rig::open(TempDir::new().unwrap(), clock, window_ms / 1_000, awake);
+        let mut rig = ClockedStore::open(TempDir::new().unwrap(), clock, window_ms / 1_000, awake);
         let mut ids = Vec::new();
         for peer in ["bob", "carol", "dave"] {
             ids.push(rig.found(peer).await);

@@ -1,4 +1,5 @@
-//! A disk that is full, fails, or lies: writes are refused, reads go on, nothing is served that is not true.
+//! Disks that are full, fail, or return wrong bytes. Writes are refused, reads continue, and no damaged
+//! data is served.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -27,7 +28,7 @@ async fn until_writable(store: &dyn Store) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_disk_refuses_sends_and_the_store_recovers_without_a_restart() {
+async fn failing_disk_refuses_sends_and_store_recovers_without_restart() {
     for sync_only in [false, true] {
         let directory = TempDir::new().unwrap();
         let faults = Arc::new(Faults::default());
@@ -83,7 +84,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_really_full_disk_refuses_sends_and_takes_them_again_when_there_is_space() {
+async fn full_disk_refuses_sends_until_there_is_space() {
     let disk = SmallDisk::mount(48);
     let store = EmbeddedStore::open(StoreParts::new(small(disk.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;
@@ -130,7 +131,7 @@ async fn a_really_full_disk_refuses_sends_and_takes_them_again_when_there_is_spa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flipped_bit_in_the_tables_is_an_error_and_never_an_answer() {
+async fn flipped_bit_in_tables_is_an_error() {
     let directory = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;
@@ -173,7 +174,7 @@ async fn a_flipped_bit_in_the_tables_is_an_error_and_never_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_that_lost_their_end_are_refused_at_the_start() {
+async fn truncated_tables_are_refused_at_start() {
     let directory = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;
@@ -190,7 +191,7 @@ async fn tables_that_lost_their_end_are_refused_at_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_without_its_tables_is_refused_and_left_alone() {
+async fn log_without_tables_is_refused_and_unchanged() {
     let directory = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;
@@ -203,7 +204,7 @@ async fn a_log_without_its_tables_is_refused_and_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_directory_in_use_is_refused_with_the_name_of_its_user() {
+async fn directory_in_use_is_refused_and_names_the_holder() {
     let directory = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     store.announce("127.0.0.1:8080").unwrap();
@@ -213,7 +214,7 @@ async fn a_directory_in_use_is_refused_with_the_name_of_its_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_gone_is_noticed() {
+async fn missing_log_is_refused_at_start() {
     let directory = TempDir::new().unwrap();
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;

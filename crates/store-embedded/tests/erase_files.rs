@@ -65,7 +65,7 @@ fn found(directory: &Path, word: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_with_the_archive_off_leaves_no_content_in_any_file() {
+async fn erasure_with_archive_off_leaves_no_content_in_any_file() {
     for compact in [true, false] {
         let kit = archive_off(ArchiveSettings { compact, ..ArchiveSettings::default() });
         let id = with_eighty(&kit).await;
@@ -181,7 +181,7 @@ async fn two_accepted_erasures_are_both_finished_after_a_start() {
 
 /// With a file in the way that cannot be deleted, the log cannot be scrubbed.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_that_cannot_clean_the_log_fails_and_the_next_run_finishes_it() {
+async fn erasure_that_cannot_clean_the_log_fails_and_next_run_finishes_it() {
     let kit = archive_off(ArchiveSettings::default());
     let id = with_eighty(&kit).await;
     let stubborn = kit.directory.path().join("log/spare-999");
@@ -200,7 +200,7 @@ async fn an_erasure_that_cannot_clean_the_log_fails_and_the_next_run_finishes_it
 
 /// The hot part of an erasure does not wait for an object store.
 #[tokio::test(flavor = "multi_thread")]
-async fn content_that_is_not_archived_leaves_the_files_while_the_object_store_is_down() {
+async fn hot_content_is_erased_from_files_while_object_store_is_down() {
     let faulty = archive_kit::faulty::Faulty::new();
     let kit = Kit::over(Arc::clone(&faulty) as _, ArchiveSettings { age_seconds: 1_000_000, ..eager() });
     let id = with_eighty(&kit).await;
@@ -225,7 +225,7 @@ impl Progress for UntilSent {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sends_go_on_while_an_erasure_cleans_files_up() {
+async fn sends_continue_while_an_erasure_cleans_files() {
     let kit = archive_off(ArchiveSettings::default());
     let id = with_eighty(&kit).await;
     let (sent, over) = (Arc::new(AtomicU64::new(0)), Arc::new(std::sync::atomic::AtomicBool::new(false)));

@@ -1,4 +1,4 @@
-//! What only this store can get wrong about inboxes and pending deliveries: rows in tables beside what memory knows.
+//! Inboxes and pending deliveries whose rows are partly in the tables and partly in memory.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -41,7 +41,7 @@ fn pending_row(directory: &TempDir, name: &str) -> Vec<(ConversationId, Seq)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pending_row_appears_once_stays_the_same_and_goes_with_the_ack() {
+async fn pending_row_is_written_once_and_removed_by_the_ack() {
     let directory = TempDir::new().unwrap();
     let store = open(small(directory.path()));
     let id = direct(&store, "alice", "bob").await;
@@ -69,7 +69,7 @@ async fn a_pending_row_appears_once_stays_the_same_and_goes_with_the_ack() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inbox_is_one_list_whatever_part_of_it_is_in_the_tables() {
+async fn inbox_is_one_list_wherever_its_entries_are_stored() {
     let directory = TempDir::new().unwrap();
     let store = open(small(directory.path()));
     for number in 0..60 {
@@ -102,7 +102,7 @@ async fn an_inbox_is_one_list_whatever_part_of_it_is_in_the_tables() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looks_at_an_inbox_between_messages_and_checkpoints_agree_with_a_model() {
+async fn inbox_reads_between_messages_and_checkpoints_match_a_model() {
     let directory = TempDir::new().unwrap();
     let store = open(small(directory.path()));
     let mut last_at: Vec<(i64, ConversationId)> = Vec::new();
@@ -141,7 +141,7 @@ async fn looks_at_an_inbox_between_messages_and_checkpoints_agree_with_a_model()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_of_ten_thousand_counts_its_receipts_without_asking_everybody() {
+async fn receipt_counts_of_ten_thousand_members_are_right_and_survive_restart() {
     let directory = TempDir::new().unwrap();
     let settings = || StoreSettings { data_dir: directory.path().to_owned(), ..StoreSettings::default() };
     let store = Arc::new(open(settings()));
@@ -172,7 +172,7 @@ async fn a_group_of_ten_thousand_counts_its_receipts_without_asking_everybody() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn devices_that_look_at_the_same_moment_see_the_same() {
+async fn concurrent_inbox_reads_return_the_same_page() {
     let directory = TempDir::new().unwrap();
     let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
     let store = Arc::new(open(settings));
@@ -201,7 +201,7 @@ async fn devices_that_look_at_the_same_moment_see_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_that_grow_large_while_they_are_on_desks_push_nobody_off_the_page() {
+async fn groups_that_grow_large_hide_no_inbox_entry() {
     let directory = TempDir::new().unwrap();
     let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
     let store = open(settings);

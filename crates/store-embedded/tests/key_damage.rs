@@ -39,14 +39,14 @@ fn in_memory() -> TempDir {
 }
 
 /// The readers and the conversations of the test.
-struct World {
+struct DamagedStore {
     directory: TempDir,
     people: Vec<UserId>,
     conversations: Vec<ConversationId>,
 }
 
-impl World {
-    async fn new(people: &[String]) -> World {
+impl DamagedStore {
+    async fn new(people: &[String]) -> DamagedStore {
         let directory = in_memory();
         let store = open(directory.path()).unwrap();
         for name in people {
@@ -94,7 +94,7 @@ impl World {
         drop(store);
         // Written anew, so that few pages are free.
         Tables::open(&directory.path().join("tables")).unwrap().compact(&|| false).unwrap();
-        World { directory, people: people.iter().map(|name| user(name)).collect(), conversations }
+        DamagedStore { directory, people: people.iter().map(|name| user(name)).collect(), conversations }
     }
 
     /// Reads everything as every user and as one unknown user.
@@ -139,7 +139,12 @@ impl World {
     }
 
     /// Flips one bit and counts the outcome. Panics if an answer is wrong.
-    async fn suffer(&self, place: Place, known: &[(String, Result<String, StoreError>)], count: &mut Count) {
+    async fn suffer(
+        &self,
+        place: KeyBit,
+        known: &[(String, Result<String, StoreError>)],
+        count: &mut OutcomeCounts,
+    ) {
         let directory = in_memory();
         copy_into(self.directory.path(), directory.path());
         let path = directory.path().join("tables/data.mdb");
@@ -180,13 +185,13 @@ fn text<T: Debug, E>(answer: Result<T, E>) -> Result<String, E> {
 }
 
 #[derive(Debug, Default)]
-struct Count {
+struct OutcomeCounts {
     answers: u64,
     /// Outcomes of the flips by kind of page, and whether a check found them.
     outcomes: BTreeMap<(&'static str, &'static str, bool), u64>,
 }
 
-impl Count {
+impl OutcomeCounts {
     fn of(&self, page: &str, outcome: &str) -> u64 {
         let these = self.outcomes.iter().filter(|((of, came, _), _)| *of == page && *came == outcome);
         these.map(|(_, count)| *count).sum()
@@ -194,14 +199,14 @@ impl Count {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct KeyBit {
     page: &'static str,
     offset: u64,
     bit: u64,
 }
 
 /// Every byte of every key of the file, and of the length of every key, each with one bit of it.
-fn keys_of(file: &Path, dice: &mut Dice) -> Vec<Place> {
+fn keys_of(file: &Path, dice: &mut Dice) -> Vec<KeyBit> {
     let bytes = std::fs::read(file).unwrap();
     let u16_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let (mut places, page_bytes) = (Vec::new(), 4096);
@@ -216,7 +221,7 @@ fn keys_of(file: &Path, dice: &mut Dice) -> Vec<Place> {
         for pointer in (page + 16..page + lower).step_by(2) {
             let node = page + u16_at(pointer);
             for offset in node + 6..node + 8 + u16_at(node + 6) {
-                places.push(Place { page: kind, offset: offset as u64, bit: dice.below(8) });
+                places.push(KeyBit { page: kind, offset: offset as u64, bit: dice.below(8) });
             }
         }
     }
@@ -228,15 +233,15 @@ fn seed() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flip_in_any_key_of_a_small_store_gives_the_right_answer_or_an_error() {
+async fn flipped_bit_in_any_key_of_small_store_gives_right_answer_or_error() {
     println!("BLUETICK_SEED={}", seed());
     let mut dice = Dice::new(seed());
-    let world = World::new(&["alice", "bob", "carol", "dave"].map(str::to_owned)).await;
+    let world = DamagedStore::new(&["alice", "bob", "carol", "dave"].map(str::to_owned)).await;
     let store = open(world.directory.path()).unwrap();
     let known = world.answers(&store).await;
     store.close().await;
     drop(store);
-    let mut count = Count::default();
+    let mut count = OutcomeCounts::default();
     for place in keys_of(&world.directory.path().join("tables/data.mdb"), &mut dice) {
         world.suffer(place, &known, &mut count).await;
     }
@@ -248,8 +253,8 @@ async fn a_flip_in_any_key_of_a_small_store_gives_the_right_answer_or_an_error()
 
 /// A membership change reaches the checkpoint also when no message can be sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn checkpoint_with_a_damaged_chunk_key_writes_everything_else() {
-    let world = World::new(&["alice", "bob", "carol", "dave"].map(str::to_owned)).await;
+async fn checkpoint_with_damaged_chunk_key_writes_everything_else() {
+    let world = DamagedStore::new(&["alice", "bob", "carol", "dave"].map(str::to_owned)).await;
     let (crowd, tables) = (world.conversations[3], world.directory.path().join("tables"));
     let file = tables.join("data.mdb");
     let bytes = std::fs::read(&file).unwrap();
@@ -278,16 +283,16 @@ async fn checkpoint_with_a_damaged_chunk_key_writes_everything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flip_in_a_branch_key_gives_the_right_answer_or_an_error() {
+async fn flipped_bit_in_branch_key_gives_right_answer_or_error() {
     let mut dice = Dice::new(seed());
     // Long names, so that a few rows fill a page.
     let people: Vec<String> = (0..40).map(|number| format!("{number:02}-{}", "x".repeat(60))).collect();
-    let world = World::new(&people).await;
+    let world = DamagedStore::new(&people).await;
     let store = open(world.directory.path()).unwrap();
     let known = world.answers(&store).await;
     store.close().await;
     drop(store);
-    let mut count = Count::default();
+    let mut count = OutcomeCounts::default();
     for place in keys_of(&world.directory.path().join("tables/data.mdb"), &mut dice) {
         // All of the branches, and a sample of the leaves.
         if place.page == "branch" || dice.one_in(100) {

@@ -1,7 +1,7 @@
-//! Ridding the log of its past: no file below `log/` holds a word of it afterwards, sends go on meanwhile, and a crash
-//! in between costs nothing.
+//! Scrubs of the log. Afterwards no file below `log/` contains an earlier message. Sends continue, and a
+//! crash during a scrub loses nothing.
 //!
-//! The threads of a store are put together here by hand, since nobody but an erasure asks for this.
+//! The tests assemble the threads of a store themselves, because only an erasure requests a scrub.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -20,12 +20,14 @@ use bluetick_store_embedded::checkpoint::{Checkpoint, Step};
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
 use bluetick_store_embedded::commit::{
     AppendCommand, Command, Committer, CommitterParts, Control, Handover, HealthState, Queue, Sealed,
-    Sequencer, WritableRoom, reply_pair,
+    Sequencer, WritableConversation, reply_pair,
 };
 use bluetick_store_embedded::dedupe::DedupeClock;
 use bluetick_store_embedded::disk::{Disk, Faults};
 use bluetick_store_embedded::log::{LogWriter, Spares, WriterSettings};
-use bluetick_store_embedded::memory::{Generation, Profiles, RoomState, Rooms, Users};
+use bluetick_store_embedded::memory::{
+    ConversationState, Generation, Profiles, ResidentConversations, Users,
+};
 use bluetick_store_embedded::recovery::Recovery;
 use bluetick_store_embedded::tables::Tables;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
@@ -49,13 +51,13 @@ fn conversation() -> ConversationId {
 type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
 
 /// A store's threads over a directory, with one conversation.
-struct Rig {
+struct AssembledStore {
     queue: Arc<Queue>,
     handover: Arc<Handover>,
     health: Arc<HealthState>,
     faults: Arc<Faults>,
     spares: Arc<Spares>,
-    room: WritableRoom,
+    resident: WritableConversation,
     fingerprinter: Fingerprinter,
     sent: AtomicUsize,
     acknowledged: AtomicUsize,
@@ -64,8 +66,8 @@ struct Rig {
     others: Vec<JoinHandle<()>>,
 }
 
-impl Rig {
-    async fn open(directory: &Path, on_step: OnStep) -> Rig {
+impl AssembledStore {
+    async fn open(directory: &Path, on_step: OnStep) -> AssembledStore {
         // Makes the files of an empty store.
         EmbeddedStore::open(StoreParts::new(settings(directory))).unwrap();
         let log = directory.join("log");
@@ -73,12 +75,12 @@ impl Rig {
         let disk = Disk::with_faults(Arc::clone(&faults));
         let tables = Arc::new(Tables::open(&directory.join("tables")).unwrap());
         let identity = tables.current().unwrap().identity().unwrap().unwrap();
-        let (rooms, users, profiles) =
-            (Rooms::default(), Arc::new(Users::default()), Arc::new(Profiles::default()));
+        let (residents, users, profiles) =
+            (ResidentConversations::default(), Arc::new(Users::default()), Arc::new(Profiles::default()));
         let mut generation = Generation::first(Arc::default());
         let mut recovery = Recovery {
             tables: &tables,
-            rooms: &rooms,
+            residents: &residents,
             users: &users,
             profiles: &profiles,
             fingerprinter: identity.fingerprinter,
@@ -111,7 +113,7 @@ impl Rig {
             checkpoint_bytes: 4 * SEGMENT_BYTES,
             checkpoint_idle: Duration::from_secs(3600),
         });
-        let (received, woken) = (Arc::clone(&handover), Arc::clone(&queue));
+        let (received, loaded_weight) = (Arc::clone(&handover), Arc::clone(&queue));
         let checkpoints = std::thread::spawn(move || {
             while let Sealed::Generation(mut generation) = received.receive() {
                 let tables = &*tables.writing().unwrap();
@@ -126,19 +128,19 @@ impl Rig {
                 };
                 checkpoint.run(&mut generation).unwrap();
                 received.finished(generation.through);
-                woken.nudge();
+                loaded_weight.nudge();
             }
         });
         let provisioned = Arc::clone(&spares);
         let others = vec![checkpoints, std::thread::spawn(move || provisioned.provision())];
-        let room = rooms.get_or_load(conversation(), || Ok(RoomState::absent())).unwrap();
-        let rig = Rig {
+        let resident = residents.get_or_load(conversation(), || Ok(ConversationState::absent())).unwrap();
+        let rig = AssembledStore {
             queue,
             handover,
             health,
             faults,
             spares,
-            room: WritableRoom(room),
+            resident: WritableConversation(resident),
             fingerprinter: identity.fingerprinter,
             sent: AtomicUsize::new(0),
             acknowledged: AtomicUsize::new(0),
@@ -155,8 +157,8 @@ impl Rig {
         let creation = Creation::Direct { peer: user("bob") };
         let new =
             NewConversation { id: conversation(), creation, created_by: user("alice"), created_at: NOW };
-        let room = Arc::clone(&self.room.0);
-        self.queue.push(Command::Control(Box::new(Control::Open { room, new, reply }))).unwrap();
+        let resident = Arc::clone(&self.resident.0);
+        self.queue.push(Command::Control(Box::new(Control::Open { resident, new, reply }))).unwrap();
         answer.await.unwrap().unwrap();
     }
 
@@ -168,7 +170,8 @@ impl Rig {
         };
         let fingerprint = self.fingerprinter.of(append.sender.as_str(), &append.message_id);
         let (reply, answer) = reply_pair();
-        let command = AppendCommand { room: self.room.clone(), append, fingerprint, searched: None, reply };
+        let command =
+            AppendCommand { resident: self.resident.clone(), append, fingerprint, searched: None, reply };
         self.queue.push(Command::Append(command))?;
         answer.await.unwrap_or(Err(StoreError::Closing))?;
         self.acknowledged.fetch_add(1, Ordering::SeqCst);
@@ -183,7 +186,7 @@ impl Rig {
     }
 
     fn ask(&self) -> u64 {
-        let number = self.handover.want_scrub();
+        let number = self.handover.request_scrub();
         self.queue.nudge();
         number
     }
@@ -194,9 +197,12 @@ impl Rig {
     }
 
     async fn checkpoint(&self) {
-        let (handover, number) = (Arc::clone(&self.handover), self.handover.want());
+        let (handover, number) = (Arc::clone(&self.handover), self.handover.request_checkpoint());
         self.queue.nudge();
-        tokio::task::spawn_blocking(move || handover.wait_for(number, PATIENCE)).await.unwrap().unwrap();
+        tokio::task::spawn_blocking(move || handover.wait_for_checkpoint(number, PATIENCE))
+            .await
+            .unwrap()
+            .unwrap();
     }
 
     /// Files of the log in which `word` stands.
@@ -205,7 +211,7 @@ impl Rig {
     }
 }
 
-impl Drop for Rig {
+impl Drop for AssembledStore {
     fn drop(&mut self) {
         self.queue.close();
         self.committer.take().unwrap().join().unwrap();
@@ -256,8 +262,8 @@ async fn assert_opens_with(image: &Path, acknowledged: usize, when: &str) {
 }
 
 /// With the secret in the segment that is written, in one that waits for a checkpoint, and in a spare.
-async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> Rig {
-    let rig = Rig::open(directory, on_step).await;
+async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> AssembledStore {
+    let rig = AssembledStore::open(directory, on_step).await;
     rig.fill(SECRET, 7).await;
     rig.checkpoint().await;
     let spares = || rig.files_with(SECRET).iter().filter(|name| name.starts_with("spare-")).count();
@@ -269,7 +275,7 @@ async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> Rig {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_file_of_the_log_holds_what_was_sent_before_and_sends_go_on() {
+async fn scrub_removes_earlier_messages_from_log_files_while_sends_continue() {
     let directory = TempDir::new().unwrap();
     let rig = Arc::new(rig_with_secrets(directory.path(), no_steps()).await);
     let over = Arc::new(AtomicBool::new(false));
@@ -296,7 +302,7 @@ async fn no_file_of_the_log_holds_what_was_sent_before_and_sends_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_at_any_step_of_a_scrub_loses_nothing() {
+async fn crash_at_any_scrub_step_loses_nothing() {
     let directory = TempDir::new().unwrap();
     let images: Arc<Mutex<Vec<(Step, TempDir)>>> = Arc::default();
     let armed = Arc::new(AtomicBool::new(false));
@@ -345,14 +351,14 @@ fn log_files(directory: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_space_for_a_new_file_the_asker_is_told_and_the_log_goes_on_where_it_was() {
+async fn scrub_without_space_for_a_new_file_fails_and_log_continues() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     let segments = log_files(directory.path());
     rig.faults.full.store(true, Ordering::SeqCst);
     let why = rig.scrub().await.unwrap_err();
     rig.faults.full.store(false, Ordering::SeqCst);
-    assert!(why.contains("no new log segment can be made"), "{why}");
+    assert!(why.contains("no new log segment can be created"), "{why}");
     assert_eq!(rig.health.health(), Health::Writable);
     rig.send("goes on").await.unwrap();
     assert_eq!(log_files(directory.path()), segments);
@@ -364,7 +370,7 @@ async fn without_space_for_a_new_file_the_asker_is_told_and_the_log_goes_on_wher
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_cannot_be_deleted_is_told_of_and_keeps_nobody_from_sending() {
+async fn undeletable_file_fails_the_scrub_and_sends_continue() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     let stubborn = rig.log.join("spare-999");
@@ -378,7 +384,7 @@ async fn a_file_that_cannot_be_deleted_is_told_of_and_keeps_nobody_from_sending(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_segment_that_could_not_be_recycled_goes_with_the_rest() {
+async fn scrub_deletes_a_segment_that_could_not_be_recycled() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     // As it is left when the renaming fails: known to nobody before the next start.
@@ -388,7 +394,7 @@ async fn a_segment_that_could_not_be_recycled_goes_with_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_asks_while_a_scrub_runs_gets_one_that_begins_after_it_asked() {
+async fn request_during_a_scrub_starts_another_scrub() {
     let directory = TempDir::new().unwrap();
     let (first, second) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
     let (at_step, go_on) = (Mutex::new(first.0), Mutex::new(second.1));
@@ -417,7 +423,7 @@ async fn who_asks_while_a_scrub_runs_gets_one_that_begins_after_it_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_write_right_after_a_scrub_leaves_a_log_that_opens() {
+async fn log_opens_after_a_failed_write_right_after_a_scrub() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     // Once more when there is nothing to write to the tables.
@@ -435,11 +441,11 @@ async fn a_failed_write_right_after_a_scrub_leaves_a_log_that_opens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_waits_when_the_store_closes_is_told() {
+async fn closing_the_store_ends_the_wait_for_a_scrub() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
     rig.queue.close();
-    let (handover, number) = (Arc::clone(&rig.handover), rig.handover.want_scrub());
+    let (handover, number) = (Arc::clone(&rig.handover), rig.handover.request_scrub());
     let waiting = tokio::task::spawn_blocking(move || handover.wait_for_scrub(number, PATIENCE));
     let started = Instant::now();
     drop(rig);

@@ -1,4 +1,4 @@
-//! Should our own code panic on the commit path, writes stop, everybody is told, and what was acknowledged stays.
+//! A panic on the commit path stops writes and keeps reads. Acknowledged messages stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -22,7 +22,7 @@ impl CommitListener for Fragile {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_on_the_commit_path_stops_writes_and_nothing_else() {
+async fn panic_on_commit_path_stops_writes_and_keeps_reads() {
     let directory = TempDir::new().unwrap();
     let parts = StoreParts { listener: Some(Arc::new(Fragile)), ..StoreParts::new(small(directory.path())) };
     let store = EmbeddedStore::open(parts).unwrap();

@@ -1,5 +1,5 @@
-//! The power goes again and again while many send. What the senders saw is compared with what is left; and when a bug
-//! is planted that acknowledges too early or forgets a batch, the same comparison finds it.
+//! Repeated power losses during sends. The tests compare acknowledged messages with the stored ones. With
+//! a planted bug that acknowledges too early or loses a batch, the same comparison fails.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -20,7 +20,7 @@ const CUTS: usize = 8;
 const MESSAGES_A_LIFE: u64 = 300;
 
 /// What a planted bug does to the disk in the middle of each life.
-type Plant = fn(&Faults);
+type PlantedFault = fn(&Faults);
 
 fn open(directory: &TempDir) -> (Arc<EmbeddedStore>, Arc<Faults>) {
     let faults = Arc::new(Faults::default());
@@ -66,7 +66,7 @@ async fn sender(
     log
 }
 
-async fn lives_and_deaths(plant: Plant) -> Result<Checked, Vec<Violation>> {
+async fn lives_and_deaths(plant: PlantedFault) -> Result<Checked, Vec<Violation>> {
     let mut directory = TempDir::new().unwrap();
     let mut logs: Vec<ClientLog> =
         (0..SENDERS).map(|number| ClientLog { sender: format!("s{number}"), events: Vec::new() }).collect();
@@ -114,13 +114,13 @@ async fn lives_and_deaths(plant: Plant) -> Result<Checked, Vec<Violation>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_when_the_power_goes() {
+async fn power_loss_loses_no_acknowledged_message() {
     let checked = lives_and_deaths(|_| {}).await.unwrap_or_else(|violations| panic!("{violations:#?}"));
     assert!(checked.acknowledged as u64 >= CUTS as u64 * MESSAGES_A_LIFE, "{checked:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledgement_before_the_sync_is_found_by_the_checker() {
+async fn checker_finds_an_acknowledgement_before_the_sync() {
     let violations =
         lives_and_deaths(|faults| faults.lying_sync.store(true, Ordering::SeqCst)).await.unwrap_err();
     assert!(
@@ -130,7 +130,7 @@ async fn an_acknowledgement_before_the_sync_is_found_by_the_checker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_batch_that_is_acknowledged_and_never_written_is_found_by_the_checker() {
+async fn checker_finds_an_acknowledged_batch_that_was_never_written() {
     let violations =
         lives_and_deaths(|faults| faults.lose_writes.store(true, Ordering::SeqCst)).await.unwrap_err();
     assert!(

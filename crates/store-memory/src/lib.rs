@@ -25,6 +25,7 @@ use bluetick_core::{
 };
 
 pub struct MemoryStore {
+    /// A standard mutex, because it refuses access after a panic left the state half-updated.
     state: Mutex<State>,
     listener: Arc<dyn CommitListener>,
 }
@@ -57,7 +58,7 @@ impl MemoryStore {
     }
 
     fn read(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no call panics while it holds the lock")
+        self.state.lock().expect("a panic in an earlier call may have left the state half-updated")
     }
 
     fn write(&self) -> Result<MutexGuard<'_, State>, StoreError> {
@@ -72,7 +73,8 @@ impl MemoryStore {
         let thread = state.thread(append.conversation, &append.sender)?;
         let key = (append.sender.clone(), append.message_id.clone());
         if let Some(&seq) = thread.places.get(&key) {
-            let stored = &thread.messages[usize::try_from(seq.get() - 1).expect("it is in memory")];
+            let stored = &thread.messages
+                [usize::try_from(seq.get() - 1).expect("the seq of a stored message is an index in memory")];
             if !decide::same_message(stored, &append) {
                 return Err(Refusal::MessageIdReused { first_seq: seq }.into());
             }
@@ -116,7 +118,7 @@ impl Thread {
     }
 
     fn push(&mut self, message: Message, departed: Option<UserId>, origin: Option<Origin>) -> Committed {
-        assert_eq!(message.seq, Seq::new(self.messages.len() as u64 + 1), "places are dense");
+        assert_eq!(message.seq, Seq::new(self.messages.len() as u64 + 1), "seqs must be contiguous");
         self.conversation.head = message.seq;
         self.conversation.last_at = self.conversation.last_at.max(message.received_at);
         let message = Arc::new(message);
@@ -249,7 +251,12 @@ impl Store for MemoryStore {
         let member = thread.members.get(&request.reader).ok_or(Refusal::NotAMember)?;
         let window = request.window(member.joined_seq, thread.head());
         let range = (window.start().get()..=window.end().get())
-            .map(|seq| Message::clone(&thread.messages[usize::try_from(seq - 1).expect("it is in memory")]))
+            .map(|seq| {
+                Message::clone(
+                    &thread.messages[usize::try_from(seq - 1)
+                        .expect("the seq of a stored message is an index in memory")],
+                )
+            })
             .collect();
         Page::new(&request, member.joined_seq, thread.head(), range)
             .map_err(|hole| StoreError::Damaged(hole.to_string()))

@@ -9,8 +9,8 @@ use bluetick_client::wire::bodies::{Person, SettingsChange};
 use bluetick_client::{
     ApiError, Client, Conversation, Event as ChatEvent, OutboxItem, Phase, Tick, Watching,
 };
-use bluetick_core::time::{Clock, SystemClock};
-use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
+use bluetick_types::time::{Clock, SystemClock};
+use bluetick_types::{ConversationId, Seq, Timestamp, UserId};
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
 use tokio::signal::unix::{SignalKind, signal};
@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::composer::Composer;
 use crate::draw::{chat_height, draw, rows};
 use crate::keys::{self, Action};
-use crate::model::{Chat, Focus, Link, Look, Model};
+use crate::model::{Chat, Focus, Link, Model, TerminalCapabilities};
 use crate::moment::Calendar;
 use crate::present::{Words, refresh};
 use crate::screen::Screen;
@@ -75,7 +75,13 @@ struct Open {
 }
 
 impl App {
-    pub fn new(client: Client, server: &str, look: Look, calendar: Calendar, size: (u16, u16)) -> App {
+    pub fn new(
+        client: Client,
+        server: &str,
+        look: TerminalCapabilities,
+        calendar: Calendar,
+        size: (u16, u16),
+    ) -> App {
         let me = client.user().to_string();
         App {
             model: Model::new(&safe_line(&me), &safe_line(server), look, size),
@@ -155,8 +161,8 @@ impl App {
         let client = &self.client;
         let name = |user: &UserId| client.name(user);
         let words = Words { user: client.user(), name: &name, calendar: &self.calendar, now };
-        let glances = [false, true].map(|archived| client.glances(archived));
-        let lines = glances.iter().flatten().map(|glance| {
+        let inbox_summaries = [false, true].map(|archived| client.inbox_summaries(archived));
+        let lines = inbox_summaries.iter().flatten().map(|glance| {
             // A failed message needs the user's attention, so it takes precedence over a queued
             // one.
             let failed = glance.failed.as_deref().map(|text| (text, Tick::Failed));

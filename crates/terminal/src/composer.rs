@@ -188,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_character_as_people_see_it_goes_at_once() {
+    fn backspace_deletes_a_whole_grapheme() {
         let mut composer = Composer::with("a👩‍👩‍👧é");
         composer.backspace();
         composer.backspace();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_goes_with_one_key() {
+    fn ctrl_w_deletes_a_word() {
         let mut composer = Composer::with("one two  ");
         composer.delete_word();
         assert_eq!(composer.text(), "one ");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_fold_and_the_cursor_is_where_the_next_letter_goes() {
+    fn long_lines_wrap_and_the_cursor_follows() {
         assert_eq!(Composer::with("abcdef").layout(4), (vec!["abcd".into(), "ef".into()], (1, 2)));
         assert_eq!(Composer::with("abcd").layout(4), (vec!["abcd".into(), String::new()], (1, 0)));
         assert_eq!(Composer::with("").layout(4), (vec![String::new()], (0, 0)));
@@ -228,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_order_of_keys_breaks_it(keys in prop::collection::vec(0u8..12, 0..60), width in 2usize..10) {
+        fn any_key_sequence_keeps_the_composer_valid(keys in prop::collection::vec(0u8..12, 0..60), width in 2usize..10) {
             let mut composer = Composer::default();
             for key in keys {
                 match key {

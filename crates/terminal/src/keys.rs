@@ -1,11 +1,11 @@
 //! Key handling: keys change the model and return the actions that need the client.
 
-use bluetick_core::{ConversationId, ConversationKind, MessageId};
+use bluetick_types::{ConversationId, ConversationKind, MessageId};
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::composer::Composer;
 use crate::draw::chat_height;
-use crate::model::{Answer, Dialog, Focus, Model, NewChat};
+use crate::model::{Dialog, Focus, Model, NewChat, SearchState};
 use crate::scroll;
 
 /// An action for the client.
@@ -343,9 +343,11 @@ fn new_chat(model: &mut Model, key: KeyEvent, mut chat: NewChat) -> Vec<Action> 
         KeyCode::Enter if chat.name.text().trim().is_empty() => {}
         KeyCode::Enter => match (chat.chosen(), chat.answer) {
             (Some(user), _) => return vec![Action::OpenDirect(user)],
-            (None, Answer::Awaited | Answer::AwaitedByEnter) => chat.answer = Answer::AwaitedByEnter,
-            (None, Answer::Here) => chat.answer = Answer::Nobody,
-            (None, Answer::NoSearch | Answer::Nobody) => {
+            (None, SearchState::Awaited | SearchState::AwaitedByEnter) => {
+                chat.answer = SearchState::AwaitedByEnter
+            }
+            (None, SearchState::Here) => chat.answer = SearchState::Nobody,
+            (None, SearchState::NoSearch | SearchState::Nobody) => {
                 return vec![Action::OpenDirect(chat.name.text().trim().to_owned())];
             }
         },
@@ -366,7 +368,7 @@ fn new_chat(model: &mut Model, key: KeyEvent, mut chat: NewChat) -> Vec<Action> 
 /// Handles a change of the typed name: drops the selection and starts a new search.
 fn written(chat: &mut NewChat) -> Vec<Action> {
     chat.selected = None;
-    chat.answer = Answer::Awaited;
+    chat.answer = SearchState::Awaited;
     if chat.name.text().trim().is_empty() {
         chat.found.clear();
         return Vec::new();
@@ -383,14 +385,14 @@ pub fn found(model: &mut Model, asked: &str, people: Option<Vec<(String, String)
     }
     let picked = chat.selected.and_then(|at| chat.found.get(at)).map(|(user, _)| user.clone());
     let can_look = people.is_some();
-    let enter_was_pressed = chat.answer == Answer::AwaitedByEnter;
+    let enter_was_pressed = chat.answer == SearchState::AwaitedByEnter;
     chat.found = people.unwrap_or_default();
     let place = |user: &str| chat.found.iter().position(|(known, _)| known == user);
     chat.selected = picked
         .and_then(|user| place(&user))
         .or_else(|| place(asked.trim()))
         .or((!chat.found.is_empty()).then_some(0));
-    chat.answer = if can_look { Answer::Here } else { Answer::NoSearch };
+    chat.answer = if can_look { SearchState::Here } else { SearchState::NoSearch };
     if enter_was_pressed { key(model, KeyEvent::from(KeyCode::Enter)) } else { Vec::new() }
 }
 

@@ -1,7 +1,9 @@
-use bluetick_core::Seq;
+//! Tests of the keyboard commands.
+
+use bluetick_types::Seq;
 
 use super::*;
-use crate::model::{Chat, Content, InboxLine, Item, Key, Look};
+use crate::model::{Chat, Content, InboxLine, Item, Key, TerminalCapabilities};
 
 fn id(number: u8) -> ConversationId {
     ConversationId::group([number; 15])
@@ -44,7 +46,7 @@ fn said(number: u64) -> Item {
 }
 
 fn model() -> Model {
-    let mut model = Model::new("alice", "http://localhost", Look::FULL, (80, 24));
+    let mut model = Model::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
     model.inbox = vec![line(1, "bob"), line(2, "carol"), line(3, "dave")];
     model.selected = Some(id(1));
     model
@@ -79,7 +81,7 @@ fn write(model: &mut Model, text: &str) -> Vec<Action> {
 }
 
 #[test]
-fn arrows_move_in_the_inbox_and_enter_opens() {
+fn arrows_select_a_conversation_and_enter_opens_it() {
     let mut model = model();
     press(&mut model, KeyCode::Down);
     assert_eq!(model.selected, Some(id(2)));
@@ -92,7 +94,7 @@ fn arrows_move_in_the_inbox_and_enter_opens() {
 }
 
 #[test]
-fn enter_sends_and_alt_enter_begins_a_line() {
+fn enter_sends_and_alt_enter_starts_a_line() {
     let mut model = with_chat(1);
     write(&mut model, "one");
     key(&mut model, KeyEvent::new(KeyCode::Enter, KeyModifiers::ALT));
@@ -103,14 +105,14 @@ fn enter_sends_and_alt_enter_begins_a_line() {
 }
 
 #[test]
-fn a_paste_of_many_lines_is_one_message() {
+fn pasted_lines_become_one_message() {
     let mut model = with_chat(1);
     assert_eq!(paste(&mut model, "one\r\ntwo\rthree\u{1b}[0m"), [Action::Typing(id(1))]);
     assert_eq!(press(&mut model, KeyCode::Enter), [Action::Send(id(1), "one\ntwo\nthree[0m".into())]);
 }
 
 #[test]
-fn letters_in_the_composer_are_letters_and_not_commands() {
+fn composer_takes_letters_as_text_and_not_as_commands() {
     let mut model = with_chat(1);
     write(&mut model, "?qn/gp");
     assert_eq!((model.composer.text(), &model.dialog), ("?qn/gp", &None));
@@ -145,7 +147,7 @@ fn people(users: &[&str]) -> Option<Vec<(String, String)>> {
 }
 
 #[test]
-fn a_new_chat_is_with_the_first_who_was_found_or_whom_one_picks() {
+fn new_chat_opens_the_first_or_selected_result() {
     let mut model = new_chat("zo");
     assert_eq!(found(&mut model, "zo", people(&["zoe1", "zoe2"])), []);
     let mut other = model.clone();
@@ -157,14 +159,14 @@ fn a_new_chat_is_with_the_first_who_was_found_or_whom_one_picks() {
 }
 
 #[test]
-fn a_user_id_that_is_written_out_comes_before_others_that_begin_with_it() {
+fn exact_user_id_is_listed_before_prefix_matches() {
     let mut model = new_chat("zoe");
     found(&mut model, "zoe", people(&["azoe", "zoe"]));
     assert_eq!(press(&mut model, KeyCode::Enter), [Action::OpenDirect("zoe".into())]);
 }
 
 #[test]
-fn enter_waits_for_the_answer_to_what_is_written_now() {
+fn enter_waits_for_the_result_of_the_current_search() {
     let mut model = new_chat("zo");
     found(&mut model, "zo", people(&["zorro"]));
     write(&mut model, "e");
@@ -175,7 +177,7 @@ fn enter_waits_for_the_answer_to_what_is_written_now() {
 }
 
 #[test]
-fn a_chat_with_nobody_who_is_known_is_asked_about_first() {
+fn chat_with_an_unknown_user_needs_confirmation() {
     let mut model = new_chat("zoe");
     found(&mut model, "zoe", people(&[]));
     assert_eq!(press(&mut model, KeyCode::Enter), []);
@@ -186,7 +188,7 @@ fn a_chat_with_nobody_who_is_known_is_asked_about_first() {
 }
 
 #[test]
-fn the_name_as_it_is_written_is_one_key_above_those_who_were_found() {
+fn typed_name_is_one_key_above_the_results() {
     let mut model = new_chat("zo");
     found(&mut model, "zo", people(&["zoe1"]));
     press(&mut model, KeyCode::Up);
@@ -195,14 +197,14 @@ fn the_name_as_it_is_written_is_one_key_above_those_who_were_found() {
 }
 
 #[test]
-fn a_server_that_cannot_look_for_people_takes_a_user_id() {
+fn without_people_search_the_typed_user_id_is_used() {
     let mut model = new_chat("zoe");
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert_eq!(found(&mut model, "zoe", None), [Action::OpenDirect("zoe".into())]);
 }
 
 #[test]
-fn a_group_has_a_title_and_members() {
+fn new_group_needs_a_title_and_members() {
     let mut model = model();
     control(&mut model, 'g');
     write(&mut model, "Lunch club");
@@ -213,7 +215,7 @@ fn a_group_has_a_title_and_members() {
 }
 
 #[test]
-fn scrolling_up_asks_for_older_messages_once_and_end_goes_back_to_the_newest() {
+fn scrolling_up_requests_older_messages_once_and_end_returns_to_the_newest() {
     let mut model = with_chat(60);
     let mut asked = Vec::new();
     for _ in 0..10 {
@@ -226,7 +228,7 @@ fn scrolling_up_asks_for_older_messages_once_and_end_goes_back_to_the_newest() {
 }
 
 #[test]
-fn neither_older_pages_nor_new_messages_move_what_is_being_read() {
+fn older_pages_and_new_messages_keep_the_scroll_position() {
     let mut model = with_chat(60);
     press(&mut model, KeyCode::PageUp);
     press(&mut model, KeyCode::PageUp);
@@ -245,7 +247,7 @@ fn neither_older_pages_nor_new_messages_move_what_is_being_read() {
 }
 
 #[test]
-fn what_failed_is_tried_again_or_given_up() {
+fn failed_message_can_be_retried_or_deleted() {
     let mut model = with_chat(2);
     let chat = model.chat.as_mut().unwrap();
     chat.items[1].failed = true;
@@ -255,7 +257,7 @@ fn what_failed_is_tried_again_or_given_up() {
 }
 
 #[test]
-fn in_a_narrow_terminal_escape_goes_back_to_the_inbox() {
+fn escape_returns_to_the_inbox_in_a_narrow_terminal() {
     let mut model = with_chat(2);
     model.size = (40, 20);
     assert_eq!(press(&mut model, KeyCode::Esc), [Action::Close]);
@@ -263,7 +265,7 @@ fn in_a_narrow_terminal_escape_goes_back_to_the_inbox() {
 }
 
 #[test]
-fn settings_of_a_conversation_are_one_key_away() {
+fn conversation_settings_have_shortcuts() {
     let mut model = model();
     assert_eq!(press(&mut model, KeyCode::Char('p')), [Action::Pin(id(1), true)]);
     assert_eq!(press(&mut model, KeyCode::Char('m')), [Action::Mute(id(1), true)]);
@@ -274,7 +276,7 @@ fn settings_of_a_conversation_are_one_key_away() {
 }
 
 #[test]
-fn leaving_a_group_is_asked_about() {
+fn leaving_a_group_needs_confirmation() {
     let mut model = with_chat(2);
     control(&mut model, 'l');
     let mut other = model.clone();
@@ -283,8 +285,8 @@ fn leaving_a_group_is_asked_about() {
 }
 
 #[test]
-fn no_key_does_harm_in_an_empty_client() {
-    let mut model = Model::new("alice", "http://localhost", Look::FULL, (80, 24));
+fn every_key_is_harmless_in_an_empty_client() {
+    let mut model = Model::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
     for code in [
         KeyCode::Up,
         KeyCode::Down,

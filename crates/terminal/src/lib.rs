@@ -20,7 +20,7 @@ use std::io;
 use bluetick_client::{Client, Phase};
 
 use self::app::App;
-use self::model::Look;
+use self::model::TerminalCapabilities;
 use self::moment::Calendar;
 use self::screen::Screen;
 
@@ -41,7 +41,7 @@ pub enum Ended {
 /// # Errors
 ///
 /// Fails if the terminal cannot be set up, read or drawn to.
-pub async fn run(client: Client, server: &str, look: Look) -> io::Result<Ended> {
+pub async fn run(client: Client, server: &str, look: TerminalCapabilities) -> io::Result<Ended> {
     let size = crossterm::terminal::size()?;
     let mut screen = Screen::take()?;
     let ended = App::new(client, server, look, Calendar::local(), size).run(&mut screen).await;
@@ -57,14 +57,14 @@ pub async fn run(client: Client, server: &str, look: Look) -> io::Result<Ended> 
 }
 
 /// Detects the terminal's capabilities from `NO_COLOR`, `TERM` and the locale variables.
-pub fn look_of(variable: impl Fn(&str) -> Option<String>) -> Look {
+pub fn look_of(variable: impl Fn(&str) -> Option<String>) -> TerminalCapabilities {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let terminal = variable("TERM").unwrap_or_default();
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .find_map(|name| variable(name).filter(|value| !value.is_empty()));
     let locale = locale.unwrap_or_default().to_lowercase();
-    Look {
+    TerminalCapabilities {
         colour: !is_set("NO_COLOR") && terminal != "dumb",
         // Assume Unicode if no locale is set.
         unicode: terminal != "linux" && (locale.is_empty() || locale.contains("utf")),
@@ -75,15 +75,15 @@ pub fn look_of(variable: impl Fn(&str) -> Option<String>) -> Look {
 mod tests {
     use super::*;
 
-    fn look(variables: &[(&str, &str)]) -> Look {
+    fn look(variables: &[(&str, &str)]) -> TerminalCapabilities {
         look_of(|name| {
             variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
         })
     }
 
     #[test]
-    fn the_environment_says_what_can_be_shown() {
-        assert_eq!(look(&[("LANG", "de_DE.UTF-8"), ("TERM", "xterm-256color")]), Look::FULL);
+    fn environment_decides_colours_and_symbols() {
+        assert_eq!(look(&[("LANG", "de_DE.UTF-8"), ("TERM", "xterm-256color")]), TerminalCapabilities::FULL);
         assert!(!look(&[("NO_COLOR", "1")]).colour);
         assert!(look(&[("NO_COLOR", "")]).colour);
         assert!(!look(&[("LC_ALL", "C"), ("LANG", "de_DE.UTF-8")]).unicode);

@@ -2,21 +2,21 @@
 //! key presses; `present` fills it from the client.
 
 use bluetick_client::Tick;
-use bluetick_core::{ConversationId, MessageId, Seq};
+use bluetick_types::{ConversationId, MessageId, Seq};
 
 use crate::composer::Composer;
 
 /// The capabilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct TerminalCapabilities {
     pub colour: bool,
     /// Whether non-ASCII symbols can be shown.
     pub unicode: bool,
 }
 
-impl Look {
+impl TerminalCapabilities {
     /// A terminal with colours and Unicode.
-    pub const FULL: Look = Look { colour: true, unicode: true };
+    pub const FULL: TerminalCapabilities = TerminalCapabilities { colour: true, unicode: true };
 }
 
 /// The part of the screen that receives keys.
@@ -128,12 +128,12 @@ pub struct NewChat {
     pub found: Vec<(String, String)>,
     /// Index of the result that Enter opens. `None` uses the typed text as a user id.
     pub selected: Option<usize>,
-    pub answer: Answer,
+    pub answer: SearchState,
 }
 
 /// The state of the people search for the typed text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Answer {
+pub enum SearchState {
     /// No answer yet.
     #[default]
     Awaited,
@@ -165,7 +165,7 @@ pub enum Link {
 /// Everything that is drawn.
 #[derive(Clone, Debug)]
 pub struct Model {
-    pub look: Look,
+    pub look: TerminalCapabilities,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
     pub me: String,
@@ -193,7 +193,7 @@ pub struct Model {
 pub const NARROW: u16 = 60;
 
 impl Model {
-    pub fn new(me: &str, server: &str, look: Look, size: (u16, u16)) -> Model {
+    pub fn new(me: &str, server: &str, look: TerminalCapabilities, size: (u16, u16)) -> Model {
         Model {
             look,
             size,

@@ -1,6 +1,6 @@
 //! Formats timestamps for display in the user's time zone.
 
-use bluetick_core::Timestamp;
+use bluetick_types::Timestamp;
 use jiff::Zoned;
 use jiff::tz::TimeZone;
 
@@ -88,7 +88,7 @@ mod tests {
     const DAY_MS: i64 = 86_400_000;
 
     #[test]
-    fn days_are_named_as_people_do() {
+    fn recent_days_are_named_today_and_yesterday() {
         let day = |days_ago: i64| Calendar::utc().day(NOON.plus_millis(-days_ago * DAY_MS), NOON);
         assert_eq!([day(0), day(1), day(2)], ["Today", "Yesterday", "Tuesday"]);
         assert_eq!(day(10), "22 Dec 2025");
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_of_a_broken_clock_do_no_harm() {
+    fn extreme_timestamps_do_not_panic() {
         for moment in [i64::MIN, -1, 0, i64::MAX] {
             let moment = Timestamp::from_millis(moment);
             assert!(!Calendar::utc().short(moment, NOON).is_empty());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_inbox_shows_time_then_weekday_then_date() {
+    fn inbox_shows_time_then_weekday_then_date_by_age() {
         let short = |ago_ms: i64| Calendar::utc().short(NOON.plus_millis(-ago_ms), NOON);
         assert_eq!(short(3_600_000), "11:00");
         assert_eq!((short(DAY_MS), short(3 * DAY_MS)), ("Wed".into(), "Mon".into()));

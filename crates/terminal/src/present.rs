@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bluetick_client::wire::bodies::{Message, Notice};
 use bluetick_client::{ConversationView, Row, SendState, Tick, tick_of};
-use bluetick_core::{ConversationKind, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationKind, Seq, Timestamp, UserId};
 
 use crate::model::{Chat, Content, InboxLine, Item, Key};
 use crate::moment::Calendar;

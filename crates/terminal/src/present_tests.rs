@@ -1,6 +1,8 @@
-use bluetick_client::wire::bodies::{InboxEntry, LastMessage, Marks};
+//! Tests of the texts that the terminal shows.
+
+use bluetick_client::wire::bodies::{InboxEntry, LastMessage, ReadState};
 use bluetick_client::{OutboxItem, SendFailure, Window};
-use bluetick_core::{ConversationId, MessageId};
+use bluetick_types::{ConversationId, MessageId};
 
 use super::*;
 
@@ -30,7 +32,7 @@ fn said(seq: u64, sender: &str, text: &str, days_ago: i64) -> Arc<Message> {
 }
 
 fn row(id: ConversationId, last: Option<(&str, &str, &str)>) -> Row {
-    let marks = |seq| Marks { last_delivered_seq: Seq::new(seq), last_read_seq: Seq::new(seq) };
+    let marks = |seq| ReadState { last_delivered_seq: Seq::new(seq), last_read_seq: Seq::new(seq) };
     let entry = InboxEntry {
         conversation_id: id,
         title: (id != direct()).then(|| "Lunch \u{1b}[31mclub".into()),
@@ -80,7 +82,7 @@ fn words<T>(use_them: impl FnOnce(&Words<'_>) -> T) -> T {
 }
 
 #[test]
-fn days_and_unread_messages_begin_where_they_do() {
+fn day_and_unread_dividers_are_at_their_first_message() {
     let view = view(vec![
         said(1, "bob", "one", 1),
         said(2, "alice", "two", 1),
@@ -94,7 +96,7 @@ fn days_and_unread_messages_begin_where_they_do() {
 }
 
 #[test]
-fn ones_own_messages_have_ticks_and_those_of_others_have_none() {
+fn only_own_messages_have_ticks() {
     let view = view(vec![said(1, "bob", "one", 0), said(2, "alice", "two", 0), said(3, "alice", "three", 0)]);
     let items = words(|words| words.items(&view, Seq::MAX));
     let ticks: Vec<Option<Tick>> = items
@@ -108,7 +110,7 @@ fn ones_own_messages_have_ticks_and_those_of_others_have_none() {
 }
 
 #[test]
-fn what_waits_stands_behind_the_newest_and_says_why_it_failed() {
+fn queued_messages_follow_the_newest_and_show_why_they_failed() {
     let mut view = view(vec![said(1, "bob", "one", 0)]);
     let item = OutboxItem {
         number: 7,
@@ -131,7 +133,7 @@ fn what_waits_stands_behind_the_newest_and_says_why_it_failed() {
 }
 
 #[test]
-fn names_titles_and_previews_are_safe_for_a_terminal() {
+fn names_titles_and_previews_contain_no_escape_sequences() {
     let group = ConversationId::group([1; 15]);
     let line = words(|words| {
         words.inbox_line(&row(group, Some(("bob", "text", "a\nb\u{1b}c"))), false, false, None)
@@ -148,7 +150,7 @@ fn names_titles_and_previews_are_safe_for_a_terminal() {
 }
 
 #[test]
-fn notices_are_sentences() {
+fn notices_are_shown_as_sentences() {
     let group = ConversationId::group([1; 15]);
     let notice = r#"{"event":"member_added","by":"bob","user_id":"alice"}"#;
     let line =
@@ -160,7 +162,7 @@ fn notices_are_sentences() {
 }
 
 #[test]
-fn a_message_without_its_content_says_why() {
+fn message_without_content_shows_the_reason() {
     let group = ConversationId::group([1; 15]);
     for (content_type, sentence) in
         [("erased", "This message was deleted"), ("lost", "This message cannot be read at the moment")]
@@ -180,7 +182,7 @@ fn a_message_without_its_content_says_why() {
 }
 
 #[test]
-fn a_void_is_neither_shown_nor_counted_nor_told_of_in_the_list() {
+fn voids_are_hidden_and_not_counted() {
     let mut void = Arc::unwrap_or_clone(said(2, "void", "", 3));
     void.content_type = "void".into();
     let messages = vec![said(1, "bob", "one", 0), Arc::new(void), said(3, "bob", "three", 0)];
@@ -210,7 +212,7 @@ fn a_void_is_neither_shown_nor_counted_nor_told_of_in_the_list() {
 }
 
 #[test]
-fn the_line_below_the_name_says_who_types_or_is_there() {
+fn subtitle_shows_typing_or_presence() {
     let about = |view: &ConversationView| words(|words| words.about(view));
     let mut view = view(Vec::new());
     assert_eq!(about(&view), "");
@@ -228,7 +230,7 @@ fn the_line_below_the_name_says_who_types_or_is_there() {
 }
 
 #[test]
-fn a_group_of_one_has_one_member() {
+fn group_of_one_shows_one_member() {
     let mut view = view(Vec::new());
     for (member_count, about) in [(1, "1 member"), (2, "2 members")] {
         let mut group = row(ConversationId::group([1; 15]), None);

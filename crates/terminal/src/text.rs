@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escape_sequences_become_pictures_and_steer_nothing() {
+    fn escape_sequences_are_shown_as_symbols() {
         assert_eq!(safe("\u{1b}[2J\u{1b}]0;title\u{7}"), "␛[2J␛]0;title␇");
         assert_eq!(safe("\u{9b}31m\u{7f}\0"), "\u{fffd}31m␡␀");
         assert_eq!(safe("a\r\nb\rc\u{2028}d\te"), "a\nb\nc\nd    e");
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_break_at_spaces_and_inside_words_that_are_too_long() {
+    fn lines_break_at_spaces_and_inside_long_words() {
         assert_eq!(wrap("the quick brown fox", 10), ["the quick", "brown fox"]);
         assert_eq!(wrap("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(wrap("one\n\ntwo", 10), ["one", "", "two"]);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn width_is_what_the_terminal_shows() {
+    fn width_counts_terminal_columns() {
         assert_eq!(wrap("日本語です", 4), ["日本", "語で", "す"]);
         assert_eq!(cut("日本語です", 5, "…"), "日本…");
         assert_eq!(cut("👩‍👩‍👧 family", 4, "…"), "👩‍👩‍👧 …");
@@ -182,7 +182,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_control_character_survives_and_no_line_is_too_wide(text in any::<String>(), most in 2usize..40) {
+        fn wrapped_lines_have_no_control_characters_and_fit_the_width(text in any::<String>(), most in 2usize..40) {
             let shown = safe(&text);
             prop_assert!(!shown.chars().any(|c| c.is_control() && c != '\n'));
             prop_assert!(!safe_line(&text).chars().any(char::is_control));
@@ -193,7 +193,7 @@ mod tests {
         }
 
         #[test]
-        fn wrapping_loses_nothing_but_spaces(text in "[a-z ]{0,80}", most in 1usize..20) {
+        fn wrapping_drops_only_spaces(text in "[a-z ]{0,80}", most in 1usize..20) {
             let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
             prop_assert_eq!(letters(&wrap(&text, most).concat()), letters(&text));
         }

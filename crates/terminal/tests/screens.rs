@@ -3,12 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
 use bluetick_client::Tick;
-use bluetick_core::{ConversationId, MessageId, Seq};
 use bluetick_terminal::composer::Composer;
 use bluetick_terminal::draw::draw;
 use bluetick_terminal::model::{
-    Answer, Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Look, Model, NewChat,
+    Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Model, NewChat, SearchState,
+    TerminalCapabilities,
 };
+use bluetick_types::{ConversationId, MessageId, Seq};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
@@ -51,7 +52,7 @@ fn said(who: &str, text: &str, tick: Option<Tick>) -> Content {
 }
 
 fn model() -> Model {
-    let mut model = Model::new("alice", "http://localhost:8080", Look::FULL, (80, 24));
+    let mut model = Model::new("alice", "http://localhost:8080", TerminalCapabilities::FULL, (80, 24));
     model.link = Link::Online;
     model.unread_total = 3;
     model.inbox = vec![
@@ -156,12 +157,12 @@ fn check(name: &str, model: &Model) {
 }
 
 #[test]
-fn the_inbox_before_anything_is_open() {
+fn screen_with_inbox_and_no_open_conversation() {
     check("inbox", &model());
 }
 
 #[test]
-fn an_inbox_with_nothing_in_it() {
+fn screen_with_empty_inbox() {
     let mut model = model();
     model.inbox.clear();
     model.unread_total = 0;
@@ -170,12 +171,12 @@ fn an_inbox_with_nothing_in_it() {
 }
 
 #[test]
-fn a_conversation() {
+fn screen_with_open_conversation() {
     check("conversation", &with_chat());
 }
 
 #[test]
-fn a_conversation_scrolled_up_while_messages_come_in() {
+fn screen_scrolled_up_shows_the_number_of_new_messages() {
     let mut model = with_chat();
     let chat = model.chat.as_mut().unwrap();
     chat.items.extend((9..60).map(|seq| item(seq, said("Dave", &format!("number {seq}"), None))));
@@ -185,7 +186,7 @@ fn a_conversation_scrolled_up_while_messages_come_in() {
 }
 
 #[test]
-fn a_narrow_terminal_shows_one_thing_at_a_time() {
+fn narrow_terminal_shows_one_pane() {
     let mut model = with_chat();
     model.size = (36, 20);
     check("narrow-conversation", &model);
@@ -195,25 +196,25 @@ fn a_narrow_terminal_shows_one_thing_at_a_time() {
 }
 
 #[test]
-fn a_terminal_without_colours_and_signs_says_it_in_words() {
+fn plain_terminal_shows_states_as_words() {
     let mut model = with_chat();
-    model.look = Look { colour: false, unicode: false };
+    model.look = TerminalCapabilities { colour: false, unicode: false };
     model.chat.as_mut().unwrap().items.truncate(4);
     model.composer = Composer::default();
     check("ascii", &model);
 }
 
 #[test]
-fn questions_and_help() {
+fn screen_with_confirmation_and_help() {
     let mut model = model();
     model.dialog = Some(Dialog::Help);
     check("help", &model);
     let found = vec![("bob".into(), "Bob Builder".into()), ("bobby".into(), "bobby".into())];
-    let answer = Answer::Here;
+    let answer = SearchState::Here;
     let new_chat = NewChat { name: Composer::with("bo"), found, selected: Some(1), answer };
     model.dialog = Some(Dialog::NewChat(new_chat));
     check("new-chat", &model);
-    let new_chat = NewChat { name: Composer::with("zoe"), answer: Answer::Nobody, ..NewChat::default() };
+    let new_chat = NewChat { name: Composer::with("zoe"), answer: SearchState::Nobody, ..NewChat::default() };
     model.dialog = Some(Dialog::NewChat(new_chat));
     check("new-chat-nobody", &model);
     let (title, members) = (Composer::with("Lunch"), Composer::with("bob carol"));
@@ -222,7 +223,7 @@ fn questions_and_help() {
 }
 
 #[test]
-fn what_waits_and_what_went_wrong_is_said_at_the_bottom() {
+fn status_line_shows_queued_messages_and_errors() {
     let mut model = model();
     let bottom = |model: &Model| text(model).lines().last().unwrap_or_default().to_owned();
     model.waiting = 2;
@@ -245,7 +246,7 @@ fn what_waits_and_what_went_wrong_is_said_at_the_bottom() {
 }
 
 #[test]
-fn only_what_was_read_is_blue() {
+fn only_read_ticks_are_blue() {
     let model = with_chat();
     let terminal = drawn(&model);
     let buffer = terminal.backend().buffer();
@@ -262,7 +263,7 @@ fn only_what_was_read_is_blue() {
 }
 
 #[test]
-fn a_window_that_is_too_small_says_so_in_what_room_it_has() {
+fn too_small_window_says_so() {
     let mut model = model();
     for (size, shown) in [
         ((18, 5), "This window is too\nsmall.\n\n\n\n"),
@@ -275,7 +276,7 @@ fn a_window_that_is_too_small_says_so_in_what_room_it_has() {
 }
 
 #[test]
-fn every_size_can_be_drawn() {
+fn every_terminal_size_can_be_drawn() {
     for columns in [1, 10, 20, 25, 59, 60, 61, 200] {
         for rows in [1, 5, 8, 9, 24, 60] {
             let mut model = with_chat();

@@ -69,10 +69,10 @@ pub struct DynamoProxy {
 
 struct Shared {
     upstream: String,
-    steering: Mutex<Steering>,
+    steering: Mutex<FaultControl>,
 }
 
-struct Steering {
+struct FaultControl {
     rules: Vec<Rule>,
     dice: Dice,
     connections: u64,
@@ -86,7 +86,7 @@ impl DynamoProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let steering =
-            Steering { rules: Vec::new(), dice: Dice::new(seed), connections: 0, requests: 0, faults: 0 };
+            FaultControl { rules: Vec::new(), dice: Dice::new(seed), connections: 0, requests: 0, faults: 0 };
         let shared = Arc::new(Shared { upstream, steering: Mutex::new(steering) });
         let task = tokio::spawn(accept(listener, shared.clone())).abort_handle();
         DynamoProxy { address, shared, task }
@@ -128,13 +128,13 @@ impl Drop for DynamoProxy {
 }
 
 impl Shared {
-    fn steering(&self) -> MutexGuard<'_, Steering> {
+    fn steering(&self) -> MutexGuard<'_, FaultControl> {
         self.steering.lock().unwrap()
     }
 
     fn decide(&self, operation: &str) -> Option<Fault> {
         let mut steering = self.steering();
-        let Steering { rules, dice, requests, faults, .. } = &mut *steering;
+        let FaultControl { rules, dice, requests, faults, .. } = &mut *steering;
         *requests += 1;
         let concerns = |rule: &&Rule| rule.operation.is_none_or(|wanted| wanted == operation);
         let fault = rules.iter().filter(concerns).find(|rule| dice.below(100) < rule.percent)?.fault;

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_graph_of_an_hour_shows_every_line_in_few_points_and_its_time_in_minutes() {
+    fn graph_of_an_hour_has_few_points_and_minute_labels() {
         let points: Vec<(f64, f64)> = (0..3_600).map(|second| (f64::from(second), 3.0)).collect();
         let line = |name: &str| Line { name: name.to_owned(), colour: "#000000", points: points.clone() };
         let panel = Panel { lines: vec![line("median"), line("slowest")], least_top: 1.0 };

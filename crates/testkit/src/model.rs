@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::checker::Stored;
 use crate::device::{ReadState, Record, Seen, Step};
-use crate::names::{ConversationName, Seat, UserName};
+use crate::names::{ConversationName, Membership, UserName};
 
 /// The complete history of a conversation and its members.
 #[derive(Clone, Debug)]
@@ -143,12 +143,12 @@ impl Bounds {
 
 /// The claims and received read states of all devices, merged.
 #[derive(Clone, Debug, Default)]
-pub struct Testimony {
-    claims: BTreeMap<Seat, ReadState>,
-    told: BTreeMap<Seat, ReadState>,
+pub struct Claims {
+    claims: BTreeMap<Membership, ReadState>,
+    told: BTreeMap<Membership, ReadState>,
 }
 
-impl Testimony {
+impl Claims {
     pub fn add(&mut self, user: &UserName, record: &Record) {
         for (conversation, claim) in &record.claims {
             let most = self.claims.entry((conversation.clone(), user.clone())).or_default();
@@ -161,7 +161,7 @@ impl Testimony {
     }
 
     /// Returns the maximum read state that any device received of each member.
-    pub fn told(&self) -> impl Iterator<Item = (&Seat, ReadState)> {
+    pub fn told(&self) -> impl Iterator<Item = (&Membership, ReadState)> {
         self.told.iter().map(|(seat, told)| (seat, *told))
     }
 
@@ -175,7 +175,7 @@ impl Testimony {
         steady: bool,
     ) -> Bounds {
         let seat = (conversation.clone(), user.clone());
-        let of = |map: &BTreeMap<Seat, ReadState>| map.get(&seat).copied().unwrap_or_default();
+        let of = |map: &BTreeMap<Membership, ReadState>| map.get(&seat).copied().unwrap_or_default();
         // A reply implies that the user has read everything before it.
         let replied = thread.last_own(user).saturating_sub(1);
         let replied = ReadState { delivered: replied, read: replied };

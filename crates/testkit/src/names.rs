@@ -35,4 +35,4 @@ name!(
 );
 
 /// A member of a conversation.
-pub type Seat = (ConversationName, UserName);
+pub type Membership = (ConversationName, UserName);

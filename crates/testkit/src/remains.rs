@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_compressed_and_cut_off_texts_are_found() {
+    fn remains_are_found_in_plain_compressed_and_truncated_bytes() {
         let directory = tempfile::tempdir().unwrap();
         let texts: Vec<String> = (1..=4).map(|number| format!("secret number {number};")).collect();
         std::fs::write(directory.path().join("plain"), format!("..{}..", texts[0])).unwrap();

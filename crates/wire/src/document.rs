@@ -22,11 +22,12 @@ pub fn errors_markdown() -> String {
         "# Errors and close codes\n\n\
          Generated from the tables in `crates/wire`; the code uses the same tables.\n\n\
          ## Error codes\n\n\
-         Over HTTP the body is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}` with the status below. On a WebSocket it is \
-         `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}` and the connection lives; `message_id` is \
-         there when a `send` was refused whose id could be read.\n\n\
-         What is not HTTP at all is answered before any of this: 400, 408 or 431 with an empty body, for a request \
-         line or headers that are broken, too slow or too large. The connection then ends.\n\n\
+         Over HTTP, the body is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}` with the status below. On a\n\
+         WebSocket, the frame is `{\"type\":\"error\",\"code\":\"…\",\"message\":\"…\",\"message_id\":\"…\"}`, and the\n\
+         connection stays open. `message_id` is present if the server refused a `send` whose id it could\n\
+         read.\n\n\
+         The server answers 400, 408 or 431 with an empty body if a request line or a header is invalid, too\n\
+         slow or too large. It then closes the connection.\n\n\
          | code | status | what to do | meaning |\n|---|---|---|---|\n",
     );
     for code in ErrorCode::ALL {
@@ -121,6 +122,30 @@ pub fn error_codes() -> Value {
     ErrorCode::ALL.iter().map(row).collect()
 }
 
+/// Returns a Markdown section with all error codes, for the description of the OpenAPI document.
+pub fn error_section() -> String {
+    let mut section = String::from(
+        "# Errors\n\n\
+         The body of an error is `{\"error\":{\"code\":\"…\",\"message\":\"…\"}}`. Programs use the code; the text of the \
+         message may change. Each operation lists the errors that are specific to it. Any operation can also \
+         return an error that it does not list.\n\n",
+    );
+    for code in ErrorCode::ALL {
+        let _ = writeln!(section, "- `{code}` ({}): {}", code.status(), code.remedy().as_str());
+    }
+    section
+}
+
+/// Returns a Markdown section with all close codes, for the description of the AsyncAPI document.
+fn close_section() -> String {
+    let mut section = String::from("# Close codes\n\nThe reason in the close frame is the name.\n\n");
+    for code in CloseCode::ALL {
+        let (name, remedy) = (code.as_str(), code.remedy().as_str());
+        let _ = writeln!(section, "- {} `{name}` ({remedy}): {}", code.number(), code.meaning());
+    }
+    section
+}
+
 fn close_codes() -> Value {
     let row = |code: &CloseCode| {
         json!({
@@ -170,8 +195,13 @@ pub fn websocket() -> Value {
         "info": {
             "title": "Bluetick WebSocket",
             "version": "1",
-            "description": "One JSON object in each text frame. The first frame within the hello time is `hello`. \
-                Fields that are not described are passed over. `receive` and `send` are from the server's side.",
+            "description": format!(
+                "Each text frame contains one JSON object. The first frame of the client is `hello`. The server \
+                closes the connection if `hello` does not arrive in time. Both sides ignore unknown fields. \
+                `receive` and `send` are from the server's point of view.\n\n{}",
+                close_section(),
+            ),
+            "license": { "name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0" },
         },
         "defaultContentType": "application/json",
         "channels": { "connection": { "address": "/v1/ws", "messages": in_channel } },

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_character_is_escaped_as_serde_does_wherever_it_stands() {
+    fn every_character_is_escaped_as_serde_json_does() {
         for code in (0..0x100).chain([0x2028, 0xd7ff, 0xffff, 0x10_ffff]) {
             let character = char::from_u32(code).unwrap();
             for before in 0..40 {
@@ -202,13 +202,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_special_byte_is_found(text in prop::collection::vec(any::<u8>(), 0..70)) {
+        fn search_finds_the_first_byte_to_escape(text in prop::collection::vec(any::<u8>(), 0..70)) {
             let found = text.iter().position(|&byte| is_special(byte)).unwrap_or(text.len());
             prop_assert_eq!(plain_length(&text), found);
         }
 
         #[test]
-        fn a_text_is_written_as_serde_does_and_takes_no_more_than_was_said(
+        fn text_equals_serde_json_and_fits_the_reserved_length(
             text in "(?s)(.|[\\x00-\\x7f]|[\"\\\\\n]|[a-z]{1,20}){0,30}",
         ) {
             let json = written(&text);
@@ -217,7 +217,7 @@ mod tests {
         }
 
         #[test]
-        fn numbers_are_written_as_serde_does(number: u64, signed: i64) {
+        fn numbers_equal_serde_json(number: u64, signed: i64) {
             let mut json = Vec::new();
             let mut writer = Writer(&mut json);
             writer.number(number);

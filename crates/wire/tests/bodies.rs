@@ -31,7 +31,7 @@ fn json(body: &impl serde::Serialize) -> String {
 }
 
 #[test]
-fn the_bytes_of_every_body_about_the_archive() {
+fn archive_bodies_match_their_snapshot() {
     let took = std::time::Duration::from_millis(420);
     let moved = ColdCount { segments: 3, messages: 2_950, bytes: 300_000, raw_bytes: 1_200_000 };
     let job = |kind, stage: Option<Stage>, report: Option<ReportBody>| JobBody {
@@ -85,7 +85,7 @@ fn the_bytes_of_every_body_about_the_archive() {
 }
 
 #[test]
-fn the_bytes_of_every_http_body() {
+fn http_bodies_match_their_snapshot() {
     let members = Members::from_unsorted(vec![
         Member { user: user("bob"), role: Role::Member, joined_seq: Seq::new(3) },
         Member { user: user("alice"), role: Role::Admin, joined_seq: Seq::FIRST },
@@ -136,7 +136,7 @@ fn the_bytes_of_every_http_body() {
 }
 
 #[test]
-fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
+fn tick_inbox_and_presence_bodies_match_their_snapshot() {
     let (bob, seen) = (user("bob"), Profile { last_seen_at: Some(NOW), ..Profile::default() });
     let hidden = Profile { hides_presence: true, ..seen.clone() };
     let (entry, group) = (entry(), group_entry());
@@ -170,14 +170,14 @@ fn the_bytes_of_every_body_about_ticks_inbox_and_presence() {
 }
 
 #[test]
-fn somebody_who_hides_looks_the_same_whether_there_or_not() {
+fn hidden_presence_looks_equal_online_and_offline() {
     let hidden = Profile { last_seen_at: Some(NOW), hides_presence: true, ..Profile::default() };
     let shown = |online| json(&PresenceBody::new(&user("bob"), online, &hidden));
     assert_eq!(shown(true), shown(false));
 }
 
 #[test]
-fn an_inbox_query_is_understood_or_names_the_parameter_that_is_wrong() {
+fn invalid_inbox_query_names_the_wrong_parameter() {
     let parse = InboxParameters::parse;
     let usual = InboxParameters { after: None, limit: PageLimit::DEFAULT, filter: InboxFilter::All };
     assert_eq!((parse(""), parse("unknown=1&cursor=")), (Ok(usual), Ok(usual)));
@@ -205,7 +205,7 @@ fn an_inbox_query_is_understood_or_names_the_parameter_that_is_wrong() {
 }
 
 #[test]
-fn a_status_query_names_a_message_or_nothing() {
+fn status_query_accepts_one_seq_or_none() {
     assert_eq!(StatusParameters::parse("x=1").unwrap().seq, None);
     assert_eq!(StatusParameters::parse("x=1&seq=44").unwrap().seq, Some(Seq::new(44)));
     for query in ["seq", "seq=", "seq=0", "seq=-1", "seq=+1", "seq=x", "seq=9007199254740992", "seq=1&seq=1"]
@@ -216,7 +216,7 @@ fn a_status_query_names_a_message_or_nothing() {
 }
 
 #[test]
-fn bodies_that_are_not_understood_name_the_field() {
+fn invalid_body_names_the_wrong_field() {
     fn refused<'a, T: serde::Deserialize<'a>>(body: &'a str) -> String {
         decode::<T>(body.as_bytes()).err().expect("it is refused").to_string()
     }
@@ -231,7 +231,7 @@ fn bodies_that_are_not_understood_name_the_field() {
 }
 
 #[test]
-fn what_a_preference_request_does_not_name_stays() {
+fn preference_missing_in_the_request_stays_unchanged() {
     let change = |body: &str| PreferenceChange::from(decode::<PreferenceRequest>(body.as_bytes()).unwrap());
     assert_eq!(change("{}"), PreferenceChange::default());
     let quiet =
@@ -241,7 +241,7 @@ fn what_a_preference_request_does_not_name_stays() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_body_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn arbitrary_bytes_parse_to_a_body_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode::<bluetick_wire::http::SendRequestBody<'_>>(&bytes);
         let _ = bluetick_wire::http::OpenConversation::decode(&bytes);
         let _ = decode::<ReceiptRequest>(&bytes);
@@ -249,19 +249,19 @@ proptest! {
     }
 
     #[test]
-    fn any_query_is_a_page_or_an_error(query in "[a-z_=&0-9+.-]{0,60}") {
+    fn arbitrary_query_parses_to_a_page_or_an_error(query in "[a-z_=&0-9+.-]{0,60}") {
         let _ = PageParameters::parse(&query);
     }
 
     #[test]
-    fn any_query_is_an_inbox_page_or_an_error(
+    fn arbitrary_query_parses_to_an_inbox_page_or_an_error(
         query in "(cursor=[poa]?-?[0-9]{0,20}\\.?[dg]?\\PC{0,30}|limit=\\PC{0,5}|archived=[a-z]{0,5}|&|\\PC){0,6}",
     ) {
         let _ = (InboxParameters::parse(&query), StatusParameters::parse(&query));
     }
 
     #[test]
-    fn a_cursor_leads_back_to_the_place_it_came_from(last_at: i64, bits: [u8; 15]) {
+    fn inbox_cursor_in_a_body_parses_to_the_same_key(last_at: i64, bits: [u8; 15]) {
         let mut entry = group_entry();
         entry.conversation = Conversation {
             id: ConversationId::group(bits), last_at: Timestamp::from_millis(last_at), ..entry.conversation

@@ -1,4 +1,4 @@
-//! What is written by hand is what serde writes for the struct that describes it.
+//! Compares hand-written encoders with serde's output for the documented structs.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -78,13 +78,13 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn a_message(message in message()) {
+    fn hand_written_message_equals_serde(message in message()) {
         let frame = MessageFrame { message: MessageBody::from(&message) };
         prop_assert_eq!(encode_message(&message), described("message", &frame));
     }
 
     #[test]
-    fn an_ack(
+    fn hand_written_ack_equals_serde(
         (conversation, id) in (conversation(), message_id()),
         (seq, received_at, duplicate) in (seq(), moment(), any::<bool>()),
     ) {
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn a_status(conversation_id in conversation(), user in user(), delivered: u64, read: u64, unread: Option<u64>) {
+    fn hand_written_status_equals_serde(conversation_id in conversation(), user in user(), delivered: u64, read: u64, unread: Option<u64>) {
         let frame = StatusFrame {
             conversation_id,
             user_id: user.as_str(),
@@ -108,7 +108,7 @@ proptest! {
     }
 
     #[test]
-    fn a_page(
+    fn hand_written_page_equals_serde(
         messages in prop::collection::vec(message(), 0..5),
         (next_before_seq, next_after_seq) in (prop::option::of(seq()), prop::option::of(seq())),
         head_seq in seq(),
@@ -126,7 +126,7 @@ fn page_of(count: usize, each: usize) -> Page {
 }
 
 #[test]
-fn a_page_holds_what_fits_by_the_length_it_is_written_with() {
+fn page_is_cut_by_its_encoded_length() {
     let most = PageBody::MAX_BYTES / 6;
     for (count, each, kept) in
         [(4, most / 4, 4), (5, most / 4, 4), (2, most * 2, 1), (1, most * 2, 1), (0, 0, 0)]

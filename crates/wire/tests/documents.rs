@@ -19,13 +19,13 @@ fn committed(name: &str, generated: &str) -> String {
 }
 
 #[test]
-fn the_page_of_error_and_close_codes_is_what_the_tables_say() {
+fn errors_page_matches_the_code_tables() {
     let generated = document::errors_markdown();
     assert!(committed("errors.md", &generated) == generated, "docs/errors.md is stale: {HOW}");
 }
 
 #[test]
-fn the_description_of_the_websocket_is_what_the_types_say() {
+fn websocket_document_matches_the_types() {
     let generated = document::websocket();
     let committed = committed("websocket.json", &format!("{generated:#}\n"));
     // As values, since the order of keys depends on what else is built.
@@ -34,7 +34,7 @@ fn the_description_of_the_websocket_is_what_the_types_say() {
 }
 
 #[test]
-fn no_code_is_used_twice_and_every_status_is_an_error() {
+fn error_codes_are_unique_and_map_to_error_statuses() {
     let codes: HashSet<&str> = ErrorCode::ALL.iter().map(|code| code.as_str()).collect();
     assert_eq!(codes.len(), ErrorCode::ALL.len());
     assert!(ErrorCode::ALL.iter().all(|code| (400..600).contains(&code.status())));

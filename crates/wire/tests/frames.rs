@@ -19,7 +19,7 @@ use common::{NOW, appended, direct, entry, group_entry, message, message_id, rea
 use proptest::prelude::*;
 
 #[test]
-fn the_bytes_of_every_server_frame() {
+fn server_frames_match_their_snapshot() {
     let (entry, seen) = (entry(), Profile { last_seen_at: Some(NOW), ..Profile::default() });
     let hidden = Profile { hides_presence: true, ..seen.clone() };
     let frames = [
@@ -50,7 +50,7 @@ fn the_bytes_of_every_server_frame() {
 }
 
 #[test]
-fn a_message_takes_one_buffer_also_when_much_of_it_is_escaped() {
+fn escaped_message_frame_allocates_one_buffer() {
     for content in ["x".repeat(60_000), "\"".repeat(60_000), "\u{1}".repeat(10_000), "🥪".repeat(10_000)] {
         let frame = encode_message(&message(&content));
         assert!(frame.capacity() < frame.len() + 64, "it grew to {} for {}", frame.capacity(), frame.len());
@@ -58,7 +58,7 @@ fn a_message_takes_one_buffer_also_when_much_of_it_is_escaped() {
 }
 
 #[test]
-fn frames_of_the_longest_ids_and_numbers_take_one_buffer() {
+fn frame_with_the_longest_values_allocates_one_buffer() {
     let id: MessageId = "m".repeat(128).parse().unwrap();
     let (longest, last) = (user(&"u".repeat(128)), Timestamp::from_millis(i64::MIN));
     let message = Message {
@@ -83,7 +83,7 @@ fn frames_of_the_longest_ids_and_numbers_take_one_buffer() {
 }
 
 #[test]
-fn a_frame_is_written_behind_what_is_in_the_buffer() {
+fn frame_is_appended_to_the_buffer() {
     let (message, id, bob) = (message("Lunch?"), message_id(), user("bob"));
     let mut buffer = b"\x81\x00".to_vec();
     write_message(&mut buffer, &message);
@@ -107,7 +107,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn a_frame_that_is_not_understood_says_which_field_and_never_repeats_its_value() {
+fn invalid_frame_names_the_field_and_omits_its_value() {
     for (text, says) in [
         ("", "invalid_frame: not valid JSON"),
         ("nonsense", "invalid_frame: not valid JSON"),
@@ -173,14 +173,14 @@ fn a_frame_that_is_not_understood_says_which_field_and_never_repeats_its_value()
 }
 
 #[test]
-fn a_long_name_is_not_sent_back_whole() {
+fn long_field_name_is_truncated_in_the_error() {
     let name = "n".repeat(10_000);
     let message = refused(&format!(r#"{{"type":"hello","token":"t","positions":{{"{name}":true}}}}"#));
     assert!(message.len() < 200 && message.contains("positions.nnn"), "{message}");
 }
 
 #[test]
-fn fields_nobody_knows_are_passed_over_and_null_is_as_good_as_absent() {
+fn unknown_fields_are_ignored_and_null_means_absent() {
     let text = r#"{"future":{"deep":[1]},"type":"send","conversation_id":"c","message_id":"m","content":"\u0068i",
         "content_type":null,"timestamp":null,"retry":null,"after_seq":null,"type2":"x"}"#;
     let Ok(ClientFrame::Send(send)) = decoded(text) else { panic!("it was not understood") };
@@ -190,7 +190,7 @@ fn fields_nobody_knows_are_passed_over_and_null_is_as_good_as_absent() {
 }
 
 #[test]
-fn a_mark_says_what_up_to_where_and_of_which_conversation() {
+fn receipt_frame_has_kind_conversation_and_seq() {
     for (kind, meant) in [("delivered", ReceiptKind::Delivered), ("read", ReceiptKind::Read)] {
         let text = format!(r#"{{"seq":44,"conversation_id":"{}","type":"{kind}","new":[1]}}"#, direct());
         let Ok(ClientFrame::Receipt(found, mark)) = decoded(&text) else {
@@ -201,14 +201,14 @@ fn a_mark_says_what_up_to_where_and_of_which_conversation() {
 }
 
 #[test]
-fn a_mark_far_above_any_seq_counts_as_the_highest_and_one_of_no_conversation_is_told_so() {
+fn receipt_seq_saturates_and_invalid_conversation_is_reported() {
     let text = r#"{"type":"read","conversation_id":"nonsense","seq":18446744073709551615}"#;
     let Ok(ClientFrame::Receipt(_, mark)) = decoded(text) else { panic!("it was not understood") };
     assert_eq!((mark.conversation(), mark.seq()), (None, Seq::MAX));
 }
 
 #[test]
-fn typing_says_where() {
+fn typing_frame_has_a_conversation() {
     let conversation = |id: &str| {
         let text = format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#);
         let Ok(ClientFrame::Typing(typing)) = decoded(&text) else { panic!("{text} was not understood") };
@@ -228,7 +228,7 @@ fn position(value: &str) -> Option<Seq> {
 }
 
 #[test]
-fn a_position_is_an_object_or_the_seq_alone() {
+fn position_is_an_object_or_a_bare_seq() {
     for same in ["44", r#"{"seq":44}"#, r#"{"epoch":null,"seq":44}"#, r#"{"seq":44,"epoch":1,"new":{}}"#] {
         assert_eq!(position(same), Some(Seq::new(44)), "{same}");
     }
@@ -236,7 +236,7 @@ fn a_position_is_an_object_or_the_seq_alone() {
 }
 
 #[test]
-fn positions_of_another_epoch_and_of_what_is_no_conversation_are_passed_over() {
+fn positions_with_other_epoch_or_invalid_id_are_ignored() {
     assert_eq!(position(r#"{"seq":44,"epoch":2}"#), None);
     let text = r#"{"type":"hello","token":"t","positions":{"nonsense":44,"":1}}"#;
     let Ok(ClientFrame::Hello(hello)) = decoded(text) else { panic!("it was not understood") };
@@ -244,7 +244,7 @@ fn positions_of_another_epoch_and_of_what_is_no_conversation_are_passed_over() {
 }
 
 #[test]
-fn only_a_resend_that_says_what_it_knew_is_looked_for_beyond_the_window() {
+fn only_retry_with_after_seq_searches_beyond_the_dedupe_window() {
     let retry_after = |fields: &str| {
         let text =
             format!(r#"{{"type":"send","conversation_id":"c","message_id":"m","content":"hi"{fields}}}"#);
@@ -259,12 +259,12 @@ fn only_a_resend_that_says_what_it_knew_is_looked_for_beyond_the_window() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_frame_or_an_error(text in ".*") {
+    fn arbitrary_text_parses_to_a_frame_or_an_error(text in ".*") {
         let _ = decoded(&text);
     }
 
     #[test]
-    fn any_json_object_is_a_frame_or_an_error(
+    fn arbitrary_json_object_parses_to_a_frame_or_an_error(
         kind in "(hello|send|delivered|read|typing|ping|other)",
         fields in prop::collection::btree_map(
             "(token|device_id|positions|conversation_id|message_id|content|content_type|timestamp|retry|after_seq|seq)",
@@ -291,7 +291,7 @@ proptest! {
     }
 
     #[test]
-    fn any_positions_are_read_or_refused_and_none_is_above_the_highest_seq(
+    fn arbitrary_positions_parse_or_fail_and_never_exceed_the_maximum_seq(
         positions in prop::collection::btree_map(
             prop_oneof![Just(direct().to_string()), "[dg][0-9a-z]{24}", ".{0,30}"],
             prop_oneof![
@@ -317,7 +317,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_sent_comes_out_as_it_went_in(content in "\\PC{1,80}|[\\x00-\\x7f]{1,40}") {
+    fn sent_content_round_trips(content in "\\PC{1,80}|[\\x00-\\x7f]{1,40}") {
         let frame: serde_json::Value = serde_json::from_str(&encode_message(&message(&content))).unwrap();
         prop_assert_eq!(frame["content"].as_str(), Some(content.as_str()));
     }

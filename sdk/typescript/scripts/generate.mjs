@@ -1,5 +1,5 @@
-// Writes src/generated.ts from the server's own descriptions, docs/openapi.json and docs/websocket.json. With --check it
-// writes nothing and fails when the file is not what they say. Types that are not on the wire do not belong here.
+// Generates src/generated.ts from docs/openapi.json and docs/websocket.json. With --check, writes
+// nothing and fails if the file is out of date. Types that are not on the wire do not belong here.
 
 import { readFileSync, writeFileSync } from "node:fs";
 
@@ -47,7 +47,7 @@ function typeOf(schema, indent) {
     case "object":
       return objectType(schema, indent);
     default:
-      throw new Error(`a schema this script does not know: ${JSON.stringify(schema)}`);
+      throw new Error(`unsupported schema: ${JSON.stringify(schema)}`);
   }
 }
 
@@ -55,8 +55,8 @@ function objectType({ properties, required = [], additionalProperties }, indent)
   if (!properties) return `Record<string, ${additionalProperties ? typeOf(additionalProperties, indent) : "unknown"}>`;
   const inner = `${indent}  `;
   const fields = Object.entries(properties).map(([name, schema]) => {
-    const mark = required.includes(name) ? "" : "?";
-    return `${comment(schema.description, inner)}${inner}${name}${mark}: ${typeOf(schema, inner)};\n`;
+    const optional = required.includes(name) ? "" : "?";
+    return `${comment(schema.description, inner)}${inner}${name}${optional}: ${typeOf(schema, inner)};\n`;
   });
   return `{\n${fields.join("")}${indent}}`;
 }
@@ -77,10 +77,10 @@ const errors = http["x-error-codes"];
 const text = [
   "// Generated from docs/openapi.json and docs/websocket.json by scripts/generate.mjs. Do not edit.\n",
   ...Object.entries(schemas).sort(byName).map(([name, schema]) => declared(name, schema)),
-  `/** What a client sends. */\nexport type ClientFrame =\n  | ${framesOf(frames.operations.fromClient)};\n`,
-  `/** What a server sends. */\nexport type ServerFrame =\n  | ${framesOf(frames.operations.fromServer)};\n`,
-  `/** The table of error codes. */\nexport type ErrorCode =\n  | ${errors.map(({ code }) => JSON.stringify(code)).join("\n  | ")};\n`,
-  `/** After these the same request may succeed later. */\nexport const RETRY_CODES: readonly string[] = [\n  ${remedies(errors, ["retry", "reconnect"]).join(",\n  ")},\n];\n`,
+  `/** A frame from a client. */\nexport type ClientFrame =\n  | ${framesOf(frames.operations.fromClient)};\n`,
+  `/** A frame from the server. */\nexport type ServerFrame =\n  | ${framesOf(frames.operations.fromServer)};\n`,
+  `/** The error codes of the server. */\nexport type ErrorCode =\n  | ${errors.map(({ code }) => JSON.stringify(code)).join("\n  | ")};\n`,
+  `/** Error codes after which the same request may succeed later. */\nexport const RETRY_CODES: readonly string[] = [\n  ${remedies(errors, ["retry", "reconnect"]).join(",\n  ")},\n];\n`,
 ].join("\n");
 
 if (process.argv.includes("--check")) {
@@ -88,10 +88,10 @@ if (process.argv.includes("--check")) {
   try {
     present = readFileSync(TARGET, "utf8");
   } catch {
-    // Then it is stale.
+    // A missing file is out of date.
   }
   if (present !== text) {
-    console.error("sdk/typescript/src/generated.ts is not what docs/ says. Run: npm run generate -w sdk/typescript");
+    console.error("sdk/typescript/src/generated.ts is out of date. Run: npm run generate -w sdk/typescript");
     process.exit(1);
   }
 } else {

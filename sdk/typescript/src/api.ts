@@ -1,4 +1,5 @@
-// The HTTP half of the contract: paths, tokens and the shape of errors. What the answers mean is decided elsewhere.
+// The HTTP half of the server contract: paths, tokens, timeouts and error bodies. The rules for the
+// answers do not belong here; `sync.ts` and `history.ts` apply them.
 
 import { BluetickError } from "./errors.ts";
 import { noteAnswer, originHint } from "./origin.ts";
@@ -21,11 +22,12 @@ import type {
 } from "./generated.ts";
 import type { LoggedOut, Session } from "./types.ts";
 
+/** Upper bound on one HTTP call. A call that takes longer fails with the code `network`. */
 const TIMEOUT_MS = 20_000;
 
 export type Fetch = typeof fetch;
 
-/** Without a slash at its end. */
+/** Removes the slashes at the end of a URL. */
 export const baseOf = (url: string): string => url.replace(/\/+$/, "");
 
 type Query = Record<string, string | number | boolean | undefined>;
@@ -35,20 +37,20 @@ const queryOf = (query: Query): string => {
   return given.length === 0 ? "" : `?${new URLSearchParams(given.map(([name, value]) => [name, String(value)]))}`;
 };
 
-/** What ends with a client. */
-interface UnderWay {
+/** The HTTP calls in progress. `Api.stop` aborts them. */
+interface PendingCalls {
   readonly calls: Set<AbortController>;
   isStopped: boolean;
 }
 
-async function request<Answer>(call: Fetch, url: string, method: string, body?: unknown, token?: string, underWay?: UnderWay): Promise<Answer> {
-  if (underWay?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
+async function request<Answer>(call: Fetch, url: string, method: string, body?: unknown, token?: string, pending?: PendingCalls): Promise<Answer> {
+  if (pending?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
   const headers: Record<string, string> = {};
   if (token !== undefined) headers["authorization"] = `Bearer ${token}`;
   if (body !== undefined) headers["content-type"] = "application/json";
   const own = new AbortController();
   const timer = setTimeout(() => own.abort(), TIMEOUT_MS);
-  underWay?.calls.add(own);
+  pending?.calls.add(own);
   const options: RequestInit = { method, headers, signal: own.signal };
   if (body !== undefined) options.body = JSON.stringify(body);
   let response: Response;
@@ -58,18 +60,18 @@ async function request<Answer>(call: Fetch, url: string, method: string, body?: 
     text = await response.text();
     noteAnswer(url);
   } catch (cause) {
-    if (underWay?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
+    if (pending?.isStopped) throw new BluetickError("stopped", "The client has stopped.");
     const message = originHint(url) ?? "The server cannot be reached. Check the connection and try again.";
     throw new BluetickError("network", message, 0, null, { cause });
   } finally {
     clearTimeout(timer);
-    underWay?.calls.delete(own);
+    pending?.calls.delete(own);
   }
   let answer: unknown = null;
   try {
     answer = JSON.parse(text);
   } catch {
-    // No body, or a proxy's page; the status says enough.
+    // The answer has no JSON body, or a proxy wrote the body. The status is enough.
   }
   if (response.ok) return answer as Answer;
   const { code = response.status >= 500 ? "internal" : "unknown", message = `The server answered ${response.status}.` } =
@@ -80,60 +82,72 @@ async function request<Answer>(call: Fetch, url: string, method: string, body?: 
 
 const sessionOf = ({ token, user_id, expires_at }: TokenBody): Session => ({ token, userId: user_id, expiresAt: expires_at });
 
+/** The user id and the password of an account. */
 export interface Credentials {
   readonly userId: string;
   readonly password: string;
 }
 
-/** Makes an account and logs in. */
+/** Creates an account and logs in. Rejects with a `BluetickError`. */
 export async function signUp(url: string, account: Credentials & { readonly displayName?: string }, call: Fetch = fetch): Promise<Session> {
   const { userId: user_id, password, displayName: display_name } = account;
   const body = { user_id, password, ...(display_name ? { display_name } : {}) };
   return sessionOf(await request<TokenBody>(call, `${baseOf(url)}/v1/signup`, "POST", body));
 }
 
+/** Logs in with a password. Rejects with a `BluetickError`. */
 export async function logIn(url: string, { userId: user_id, password }: Credentials, call: Fetch = fetch): Promise<Session> {
   return sessionOf(await request<TokenBody>(call, `${baseOf(url)}/v1/login`, "POST", { user_id, password }));
 }
 
-/** Makes the token void, and with `everywhere` all others of the user that were issued until now. */
+/**
+ * Revokes the token. With `everywhere`, revokes all tokens of the user that the server has issued
+ * so far.
+ */
 export async function logOut(url: string, token: string, { everywhere = false } = {}, call: Fetch = fetch): Promise<void> {
   await request(call, `${baseOf(url)}/v1/logout`, "POST", { everywhere }, token);
 }
 
-/** What a server offers to people it does not know yet. */
+/** What a server offers before login. */
 export interface ServerOffer {
   readonly version: string;
   readonly canSignUp: boolean;
-  /** Otherwise tokens come from the operator's own product. */
+  /** False if the operator's own product issues the tokens. */
   readonly canLogIn: boolean;
-  /** The largest content of one message; 0: there is no limit. */
+  /** The maximum size of the content of one message, in bytes. 0 means no limit. */
   readonly contentBytes: number;
   /** The minimum length of a new password. */
   readonly passwordMinLength: number;
 }
 
-/** Where a server does not tell. */
+/** The minimum length of a password for a server that does not announce one. */
 const PASSWORD_MIN_LENGTH = 8;
 
+/** Fetches what a server offers before login. Needs no token. */
 export async function serverOffer(url: string, call: Fetch = fetch): Promise<ServerOffer> {
   const { version, signup, login, content_bytes, password_min_length = PASSWORD_MIN_LENGTH } = await request<ServerBody>(call, `${baseOf(url)}/v1/server`, "GET");
   return { version, canSignUp: signup, canLogIn: login, contentBytes: content_bytes, passwordMinLength: password_min_length };
 }
 
-/** Where tokens come from. */
+/** The source of the tokens for HTTP calls and for the WebSocket. */
 export interface Tokens {
   current(): Promise<string>;
-  /** Another one than `refused`; null when there is none, after which one is logged out. */
+  /**
+   * Returns a token other than `refused`. Returns null if none is available; the client is then
+   * logged out.
+   */
   fresh(refused: string, reason?: LoggedOut): Promise<string | null>;
 }
 
-/** Calls on behalf of one user. */
+/**
+ * The HTTP calls of one logged-in user. A call that the server answers with 401 is repeated once
+ * with a fresh token.
+ */
 export class Api {
   #base: string;
   #tokens: Tokens;
   #fetch: Fetch;
-  #underWay: UnderWay = { calls: new Set(), isStopped: false };
+  #pending: PendingCalls = { calls: new Set(), isStopped: false };
 
   constructor(url: string, tokens: Tokens, call: Fetch) {
     this.#base = `${baseOf(url)}/v1`;
@@ -141,10 +155,10 @@ export class Api {
     this.#fetch = call;
   }
 
-  /** Ends what is under way. */
+  /** Aborts the calls in progress and rejects later ones with `stopped`. */
   stop(): void {
-    this.#underWay.isStopped = true;
-    for (const call of this.#underWay.calls) call.abort();
+    this.#pending.isStopped = true;
+    for (const call of this.#pending.calls) call.abort();
   }
 
   inbox(query: { limit: number; archived: boolean; cursor?: string }): Promise<InboxPageBody> {
@@ -214,12 +228,12 @@ export class Api {
   async #call<Answer>(method: string, path: string, body?: unknown): Promise<Answer> {
     const token = await this.#tokens.current();
     try {
-      return await request<Answer>(this.#fetch, this.#base + path, method, body, token, this.#underWay);
+      return await request<Answer>(this.#fetch, this.#base + path, method, body, token, this.#pending);
     } catch (error) {
       if (!(error instanceof BluetickError) || error.status !== 401) throw error;
       const fresh = await this.#tokens.fresh(token, error.code === "token_revoked" ? "revoked" : "expired");
       if (fresh === null) throw error;
-      return request<Answer>(this.#fetch, this.#base + path, method, body, fresh, this.#underWay);
+      return request<Answer>(this.#fetch, this.#base + path, method, body, fresh, this.#pending);
     }
   }
 }

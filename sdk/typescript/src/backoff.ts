@@ -1,10 +1,13 @@
-// How long to wait before the next connection. At random, so that a thousand clients cut off at once do not come back at
-// once.
+// The delay before the next connection attempt, and the close codes that decide about it. Delays
+// are random, so that clients that are disconnected together do not reconnect together. Timers do
+// not belong here; `connection.ts` has them.
 
+/** Upper bound on the first random delay. The bound doubles with each attempt. */
 const FIRST_MS = 500;
+/** Upper bound on the random delay, and the minimum delay after a close code in `LONG`. */
 const LIMIT_MS = 30_000;
 
-// From the server's table of close codes.
+// The close codes of the server that the client handles (docs/websocket.json).
 export const CLOSE = {
   FRAME_TOO_LARGE: 1009,
   RESTARTING: 1012,
@@ -16,13 +19,17 @@ export const CLOSE = {
   FLOOD: 4429,
 } as const;
 
-/** An attempt in a moment would end the same way. */
+/** Close codes after which an immediate attempt would end in the same way. */
 const LONG: readonly number[] = [CLOSE.HELLO_EXPECTED, CLOSE.TOO_MANY_CONNECTIONS, CLOSE.FLOOD];
 
-/** `attempt` counts the connections in a row that did not last, from 0. */
-export function pauseBeforeNext_ms(attempt: number, closeCode: number, random: () => number): number {
+/**
+ * Returns the delay in milliseconds. `attempt` counts the consecutive connections that were not
+ * stable, from 0.
+ */
+export function reconnectDelay_ms(attempt: number, closeCode: number, random: () => number): number {
   if (LONG.includes(closeCode)) return LIMIT_MS * (1 + random());
-  // The server spreads those who were told; those who were not spread by themselves.
+  // A server that restarts assigns a delay to each client in a `come_back` frame. A client that
+  // missed the frame chooses a delay from 0.5 s to 3 s.
   if (closeCode === CLOSE.RESTARTING && attempt === 0) return 500 + random() * 2_500;
   return random() * Math.min(LIMIT_MS, FIRST_MS * 2 ** Math.min(attempt, 10));
 }

@@ -1,42 +1,49 @@
-// What of the client's state lasts: which records, how many, and when they are written. A storage that fails is replaced
-// by memory, so that nothing else here has to know.
+// Decides which state of the client is stored, how much of it, and when. If the storage fails, the
+// cache continues in memory, so no other module handles storage errors. The storage formats do not
+// belong here.
 
 import { codeOf } from "./errors.ts";
 import type { MessageBody } from "./generated.ts";
 import type { KnownName } from "./people.ts";
 import { memoryStorage } from "./storage/memory.ts";
 import type { Storage, StorageChange, StorageKind } from "./storage/storage.ts";
-import type { Thread } from "./thread.ts";
-import type { Threads } from "./threads.ts";
+import type { ConversationState } from "./conversation-state.ts";
+import type { ConversationStates } from "./conversation-states.ts";
 import { storedMessage } from "./timeline.ts";
 import type { InboxEntry, Profile } from "./types.ts";
 
-/** A change after a quiet time is written almost at once; then they gather. */
+/** The delay of a write after a quiet period, and the minimum time between two writes. */
 const WRITE_AFTER_MS = 50;
 const WRITE_EVERY_MS = 500;
-/** Lines of the inbox, and the newest messages of each. */
-const KEPT_LINES = 200;
+/** Upper bounds on the stored inbox entries, and on the stored messages of each conversation. */
+const KEPT_ENTRIES = 200;
 const KEPT_MESSAGES = 100;
-/** Conversations whose messages are at hand as soon as the client has started. */
+/** Upper bound on the conversations whose messages `load` restores. `restore` reads the others. */
 const READ_AT_START = 50;
 
-/** A storage that does not answer is one that fails: nothing is sent before it is stored. */
+/**
+ * Upper bound on a storage call. The client sends no message before it is stored, so the cache
+ * treats a storage that does not answer as failed.
+ */
 const ANSWERS_WITHIN_MS = 5_000;
-/** Nobody needs the answer. */
+/** Upper bound on closing the storage. No later step depends on the result. */
 const CLOSES_WITHIN_MS = 1_000;
 
+/** Rejects if the work takes longer than the limit. */
 function inTime<Answer>(work: Promise<Answer>, limit_ms = ANSWERS_WITHIN_MS): Promise<Answer> {
   let timer: ReturnType<typeof setTimeout>;
   const late = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error("no answer")), limit_ms)));
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
-interface LineRecord {
+/** The stored record of an inbox entry. */
+interface EntryRecord {
   readonly epoch: number;
   readonly entry: InboxEntry;
   readonly have_seq: number;
 }
 
+/** The stored record of the newest messages of a conversation. */
 interface MessagesRecord {
   readonly epoch: number;
   readonly messages: readonly MessageBody[];
@@ -46,87 +53,87 @@ interface MessagesRecord {
 export class Cache {
   #storage: Storage;
   #scope: string;
-  #threads: Threads;
+  #states: ConversationStates;
   #onTrouble: (text: string) => void;
-  /** The storage that failed. What is removed is removed there too, as far as that is possible. */
+  /** The storage that failed. The cache still removes records from it where possible. */
   #failed: Storage | null = null;
-  /** Writes that were given up may still take effect. */
+  /** Writes without an answer. A write that timed out may still take effect. */
   #unanswered = new Set<Promise<unknown>>();
-  /** Of the store this device remembers; null before the first welcome. */
+  /** The epoch of the remembered data; null before the first welcome. */
   epoch: number | null = null;
   #changed = new Map<string, StorageChange>();
-  #lines = new Set<Thread>();
-  #tails = new Set<Thread>();
-  /** When each remembered conversation was last active. */
-  #keptLines = new Map<string, number>();
+  #entries = new Set<ConversationState>();
+  #tails = new Set<ConversationState>();
+  /** The stored conversations, with the time of their last activity. */
+  #keptEntries = new Map<string, number>();
   #timer: ReturnType<typeof setTimeout> | null = null;
   #wroteAt_ms = 0;
   #hasStarted = false;
   #isClosed = false;
   #writing = Promise.resolve();
 
-  constructor(storage: Storage, scope: string, threads: Threads, onTrouble: (text: string) => void) {
+  constructor(storage: Storage, scope: string, states: ConversationStates, onTrouble: (text: string) => void) {
     this.#storage = storage;
     this.#scope = scope;
-    this.#threads = threads;
+    this.#states = states;
     this.#onTrouble = onTrouble;
   }
 
-  // At the start
+  // Loading
 
-  /** Rejects only where the storage is somebody else's at the moment. */
+  /** Reads what `start` needs. Rejects only with `storage_in_use`. */
   async load(): Promise<{ outbox: Map<string, unknown>; names: Map<string, KnownName>; profile: Profile | undefined }> {
     const meta = await this.read("meta");
     this.epoch = (meta.get("epoch") as number | undefined) ?? null;
-    await this.#loadLines();
+    await this.#loadEntries();
     const names = (await this.read("people")) as Map<string, KnownName>;
     const outbox = await this.read("outbox");
     for (const trouble of this.#storage.troubles?.() ?? []) this.#onTrouble(trouble);
     return { outbox, names, profile: meta.get("profile") as Profile | undefined };
   }
 
-  async #loadLines(): Promise<void> {
-    const records = [...(await this.read("inbox"))] as [string, LineRecord][];
-    const threads = [];
+  async #loadEntries(): Promise<void> {
+    const records = [...(await this.read("inbox"))] as [string, EntryRecord][];
+    const states = [];
     for (const [id, { epoch, entry, have_seq }] of records) {
-      this.#keptLines.set(id, entry.last_at);
-      // Written by a tab that had not heard of the new epoch yet.
+      this.#keptEntries.set(id, entry.last_at);
+      // A tab that did not know the new epoch yet wrote this record.
       if (epoch !== this.epoch) continue;
-      const thread = this.#threads.get(id);
-      thread.remember(entry, have_seq);
-      threads.push(thread);
+      const state = this.#states.get(id);
+      state.remember(entry, have_seq);
+      states.push(state);
     }
-    threads.sort((one, other) => (other.entry?.last_at ?? 0) - (one.entry?.last_at ?? 0));
-    await this.#restore(threads.slice(0, READ_AT_START), true);
+    states.sort((one, other) => (other.entry?.last_at ?? 0) - (one.entry?.last_at ?? 0));
+    await this.#restore(states.slice(0, READ_AT_START), true);
   }
 
-  /** The remembered messages of a conversation, if they are not at hand already. */
-  async restore(thread: Thread): Promise<void> {
-    if (!thread.isRestored) await this.#restore([thread], false);
+  /** Restores the stored messages of a conversation, unless they were restored before. */
+  async restore(state: ConversationState): Promise<void> {
+    if (!state.isRestored) await this.#restore([state], false);
   }
 
-  async #restore(threads: readonly Thread[], mayAskAgain: boolean): Promise<void> {
-    const records = (await this.read("messages", threads.map(({ id }) => id))) as Map<string, MessagesRecord>;
-    for (const thread of threads) {
-      if (thread.isRestored) continue;
-      thread.isRestored = true;
-      const record = records.get(thread.id);
+  async #restore(states: readonly ConversationState[], mayAskAgain: boolean): Promise<void> {
+    const records = (await this.read("messages", states.map(({ id }) => id))) as Map<string, MessagesRecord>;
+    for (const state of states) {
+      if (state.isRestored) continue;
+      state.isRestored = true;
+      const record = records.get(state.id);
       if (!record || record.epoch !== this.epoch) continue;
-      thread.restore(record.messages.map(storedMessage), record.reaches_start, mayAskAgain);
-      this.#threads.used(thread);
+      state.restore(record.messages.map(storedMessage), record.reaches_start, mayAskAgain);
+      this.#states.used(state);
     }
   }
 
-  // What changed
+  // Changes
 
-  lineChanged(thread: Thread): void {
-    this.#lines.add(thread);
-    this.#soon();
+  entryChanged(state: ConversationState): void {
+    this.#entries.add(state);
+    this.#schedule();
   }
 
-  messagesChanged(thread: Thread): void {
-    this.#tails.add(thread);
-    this.lineChanged(thread);
+  messagesChanged(state: ConversationState): void {
+    this.#tails.add(state);
+    this.entryChanged(state);
   }
 
   keepPerson(userId: string, name: KnownName | undefined): void {
@@ -137,41 +144,45 @@ export class Cache {
     this.put({ kind: "meta", key: "profile", value: profile });
   }
 
-  /** One is not in the conversation any more. */
-  forget(thread: Thread): void {
-    this.#lines.delete(thread);
-    this.#tails.delete(thread);
-    this.#keptLines.delete(thread.id);
-    this.put({ kind: "inbox", key: thread.id });
-    this.put({ kind: "messages", key: thread.id });
+  /** Removes the stored records of a conversation that the user has left. */
+  forget(state: ConversationState): void {
+    this.#entries.delete(state);
+    this.#tails.delete(state);
+    this.#keptEntries.delete(state.id);
+    this.put({ kind: "inbox", key: state.id });
+    this.put({ kind: "messages", key: state.id });
   }
 
-  /** False when the store went back to an earlier state: then what was remembered may never have been, and is dropped. */
+  /**
+   * Sets the epoch of the server. Returns false if the server's store was restored to an earlier
+   * state. The stored records may then contain messages that no longer exist, so the cache drops
+   * them.
+   */
   setEpoch(epoch: number): boolean {
     if (this.epoch === epoch) return true;
     const isSame = this.epoch === null;
     this.epoch = epoch;
-    // What came before the first welcome is of this epoch, and waits to be written. What is older
-    // goes.
+    // Entries that are not written yet came with the first welcome, so they belong to this epoch.
+    // After a change of epoch the cache drops them.
     if (!isSame) {
-      this.#lines.clear();
+      this.#entries.clear();
       this.#tails.clear();
     }
-    const stale = [...this.#keptLines.keys()];
-    this.#keptLines.clear();
+    const stale = [...this.#keptEntries.keys()];
+    this.#keptEntries.clear();
     const removed = (["inbox", "messages"] as const).flatMap((kind) => stale.map((key) => ({ kind, key })));
     void this.write([{ kind: "meta", key: "epoch", value: epoch }, ...removed]);
-    if (this.#lines.size > 0 || this.#tails.size > 0) this.#soon();
+    if (this.#entries.size > 0 || this.#tails.size > 0) this.#schedule();
     return isSame;
   }
 
-  /** In a while, together with others. */
+  /** Writes the change soon, together with others. */
   put(change: StorageChange): void {
     this.#changed.set(`${change.kind} ${change.key}`, change);
-    this.#soon();
+    this.#schedule();
   }
 
-  #soon(): void {
+  #schedule(): void {
     if (!this.#hasStarted || this.#timer) return;
     const pause_ms = Math.max(WRITE_AFTER_MS, this.#wroteAt_ms + WRITE_EVERY_MS - Date.now());
     this.#timer = setTimeout(() => void this.flush(), Math.min(pause_ms, WRITE_EVERY_MS));
@@ -181,42 +192,44 @@ export class Cache {
     this.#hasStarted = true;
   }
 
-  /** Writes what has changed. */
+  /** Writes all pending changes. */
   async flush(): Promise<void> {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#wroteAt_ms = Date.now();
-    // Their epoch is unknown before the first welcome, so they wait.
+    // The epoch is unknown before the first welcome, so messages wait for it.
     const tails = this.epoch === null ? [] : [...this.#tails];
     for (const tail of tails) this.#tails.delete(tail);
-    // What came in since the rest was let go must not take the place of the rest. Where there is none to wait for, the
-    // write begins at once: the page may be going.
+    // Messages that arrived after an eviction must not replace the stored ones before them, so
+    // restore these first. If no conversation needs that, the write starts in this turn, because
+    // the page may be closing.
     const partial = tails.filter(({ isRestored }) => !isRestored);
     if (partial.length > 0) await this.#restore(partial, false);
     const changes = [...this.#changed.values()];
     this.#changed.clear();
-    if (this.epoch !== null) changes.push(...this.#lineChanges(this.epoch), ...this.#tailChanges(this.epoch, tails), ...this.#excess());
+    if (this.epoch !== null) changes.push(...this.#entryChanges(this.epoch), ...this.#tailChanges(this.epoch, tails), ...this.#excess());
     if (changes.length > 0) await this.write(changes);
   }
 
-  #lineChanges(epoch: number): StorageChange[] {
+  #entryChanges(epoch: number): StorageChange[] {
     const changes: StorageChange[] = [];
-    for (const { id, entry, haveSeq, isListed } of this.#lines) {
+    for (const { id, entry, haveSeq, isListed } of this.#entries) {
       if (!entry || !isListed) continue;
-      this.#keptLines.set(id, entry.last_at);
-      const value: LineRecord = { epoch, entry, have_seq: haveSeq ?? 0 };
+      this.#keptEntries.set(id, entry.last_at);
+      const value: EntryRecord = { epoch, entry, have_seq: haveSeq ?? 0 };
       changes.push({ kind: "inbox", key: id, value });
     }
-    this.#lines.clear();
+    this.#entries.clear();
     return changes;
   }
 
-  #tailChanges(epoch: number, threads: readonly Thread[]): StorageChange[] {
+  #tailChanges(epoch: number, states: readonly ConversationState[]): StorageChange[] {
     const changes: StorageChange[] = [];
-    for (const { id, timeline, isListed } of threads) {
+    for (const { id, timeline, isListed } of states) {
       if (!isListed || !timeline.isLive) continue;
       const tail = timeline.messages.slice(-KEPT_MESSAGES);
-      // What could not be read is asked for again, and so is what lies before it: what is kept has no gap.
+      // Do not store a lost message or the messages before it. The client fetches them at the next
+      // start, and the stored messages stay contiguous.
       const kept = tail.slice(tail.map(({ content_type }) => content_type).lastIndexOf("lost") + 1);
       const reaches_start = timeline.reachesStart && kept.length === timeline.messages.length;
       const messages = kept.map(({ state: _, failure: __, ...body }) => body);
@@ -227,23 +240,26 @@ export class Cache {
   }
 
   #excess(): StorageChange[] {
-    if (this.#keptLines.size <= KEPT_LINES * 1.1) return [];
-    const oldestFirst = [...this.#keptLines].sort(([, one], [, other]) => one - other);
-    const excess = oldestFirst.slice(0, this.#keptLines.size - KEPT_LINES).map(([id]) => id);
-    for (const id of excess) this.#keptLines.delete(id);
+    if (this.#keptEntries.size <= KEPT_ENTRIES * 1.1) return [];
+    const oldestFirst = [...this.#keptEntries].sort(([, one], [, other]) => one - other);
+    const excess = oldestFirst.slice(0, this.#keptEntries.size - KEPT_ENTRIES).map(([id]) => id);
+    for (const id of excess) this.#keptEntries.delete(id);
     return (["inbox", "messages"] as const).flatMap((kind) => excess.map((key) => ({ kind, key })));
   }
 
-  /** What has changed is not worth writing any more. */
+  /** Drops the pending changes. */
   discard(): void {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#changed.clear();
-    this.#lines.clear();
+    this.#entries.clear();
     this.#tails.clear();
   }
 
-  /** Never rejects: where the storage cannot delete, the person is told. */
+  /**
+   * Deletes the stored records of the user. Never rejects: if the deletion fails, the cache reports
+   * it with `trouble`.
+   */
   async clear(): Promise<void> {
     this.discard();
     const storage = this.#failed ?? this.#storage;
@@ -252,7 +268,7 @@ export class Cache {
     try {
       await inTime(clear());
     } catch {
-      this.#onTrouble("What this device remembers could not be deleted.");
+      this.#onTrouble("The data on this device could not be deleted.");
     }
     await this.#closeQuietly(storage);
   }
@@ -269,26 +285,30 @@ export class Cache {
     try {
       await inTime(storage.close(), CLOSES_WITHIN_MS);
     } catch {
-      // What it holds ends with the process.
+      // The process frees the resources when it ends.
     }
   }
 
-  // The storage itself
+  // Storage calls
 
   async read(kind: StorageKind, keys?: readonly string[]): Promise<Map<string, unknown>> {
-    // A look at a client that has ended does not open the files again.
+    // A read after `close` must not open the files again.
     if (this.#isClosed) return new Map();
     try {
       return await inTime(this.#storage.read(this.#scope, kind, keys));
     } catch (error) {
-      // Going on in memory would send what the other process sends, and lose what is written here.
+      // Another process uses the storage. In memory, this client would send the messages of that
+      // process again, and lose its own.
       if (!this.#hasStarted && codeOf(error) === "storage_in_use") throw error;
       this.#fallBack();
       return new Map();
     }
   }
 
-  /** Resolves when the changes are kept, as far as they can be. */
+  /**
+   * Writes changes. Resolves when they are stored, or when they are in memory because the storage
+   * failed.
+   */
   write(changes: readonly StorageChange[]): Promise<void> {
     const written = this.#write(changes);
     this.#writing = Promise.all([this.#writing, written]).then(() => {});
@@ -313,7 +333,10 @@ export class Cache {
     await written;
   }
 
-  /** What was taken back must not come back at the next start. */
+  /**
+   * Removes records from the failed storage as well, so that cancelled messages do not come back at
+   * the next start.
+   */
   async #removeFromFailed(storage: Storage, removed: readonly StorageChange[]): Promise<void> {
     if (removed.length === 0) return;
     const remove = async () => storage.write(this.#scope, removed);
@@ -325,6 +348,6 @@ export class Cache {
     if (this.#failed) return;
     this.#failed = this.#storage;
     this.#storage = memoryStorage();
-    this.#onTrouble("This device cannot keep messages. Everything works, but what is not sent yet is lost when it is closed.");
+    this.#onTrouble("This device cannot store messages. Unsent messages are lost when the app is closed.");
   }
 }

@@ -1,9 +1,11 @@
-// Tells listeners what changed: everything of one turn at once, so that a thousand messages of a backlog are few calls.
+// Notifies the listeners of an application. All changes of one turn of the event loop are one call,
+// so a backlog of a thousand messages causes few calls. State does not belong here.
 
 import type { Change, ClientEvents } from "./types.ts";
 
 type Part = "connection" | "inbox" | "people" | "me";
 
+/** Collects what changed and calls the subscribers at the end of the turn. */
 export class Changes {
   #listeners = new Set<(change: Change) => void>();
   #parts = new Set<Part>();
@@ -11,18 +13,18 @@ export class Changes {
   #isScheduled = false;
 
   subscribe(listener: (change: Change) => void): () => void {
-    // A listener that is given twice is called twice, and each of its subscriptions ends by itself.
+    // A function that subscribes twice is called twice, and each subscription ends separately.
     const own = (change: Change) => listener(change);
     this.#listeners.add(own);
     return () => void this.#listeners.delete(own);
   }
 
-  mark(part: Part): void {
+  add(part: Part): void {
     this.#parts.add(part);
     this.#schedule();
   }
 
-  markConversation(id: string): void {
+  addConversation(id: string): void {
     this.#conversations.add(id);
     this.#schedule();
   }
@@ -30,10 +32,10 @@ export class Changes {
   #schedule(): void {
     if (this.#isScheduled) return;
     this.#isScheduled = true;
-    queueMicrotask(this.#tell);
+    queueMicrotask(this.#notify);
   }
 
-  #tell = (): void => {
+  #notify = (): void => {
     this.#isScheduled = false;
     const parts = this.#parts;
     const change: Change = {
@@ -49,7 +51,7 @@ export class Changes {
   };
 }
 
-/** Things that happen, as opposed to state that changes. */
+/** The listeners for events (`client.on`), as opposed to changes of state. */
 export class Events {
   #listeners = new Map<keyof ClientEvents, Set<(detail: never) => void>>();
 
@@ -65,7 +67,10 @@ export class Events {
   }
 }
 
-/** A listener's fault is its owner's to see, and must not stop what this library does. */
+/**
+ * Calls a listener. An exception surfaces as an uncaught error of the application, and does not
+ * stop the client.
+ */
 function shielded(call: () => void): void {
   try {
     call();

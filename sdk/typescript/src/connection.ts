@@ -1,34 +1,47 @@
-// The WebSocket half of the contract: one connection at a time, opened again whenever it ends. Frames go in and out as
-// objects; what they mean is decided elsewhere.
+// The WebSocket half of the server contract: keeps one connection open, authenticates it, and opens
+// it again when it ends. The meaning of frames does not belong here; `client.ts` dispatches them.
 
 import type { Tokens } from "./api.ts";
 import { baseOf } from "./api.ts";
-import { CLOSE, pauseBeforeNext_ms } from "./backoff.ts";
+import { CLOSE, reconnectDelay_ms } from "./backoff.ts";
 import type { ClientFrame, HelloFrame, ServerFrame } from "./generated.ts";
 import { noteAnswer, originHint } from "./origin.ts";
 import type { ConnectionStatus, LoggedOut, SocketConstructor, SocketLike } from "./types.ts";
 
+/** The time between two pings. A dead connection is found after this time plus `PONG_WITHIN_MS`. */
 const PING_EVERY_MS = 25_000;
+/** Upper bound on the answer to a ping. Any frame counts as an answer. */
 const PONG_WITHIN_MS = 10_000;
+/** Upper bound on an attempt, from its start to the welcome. */
 const WELCOME_WITHIN_MS = 15_000;
-/** Only a connection that lasts this long ends the growing pauses. */
-const LASTS_MS = 5_000;
-/** An attempt that takes this long may have begun before the network was there. */
+/**
+ * The minimum duration of a stable connection. Only a stable connection resets the reconnect delay.
+ */
+const STABLE_AFTER_MS = 5_000;
+/**
+ * The minimum age of an attempt that `reconnectNow` replaces. Such an attempt may have started
+ * without a network.
+ */
 const STUCK_MS = 3_000;
-/** A token that is refused later than this may have expired on the way; one that is refused sooner was never good. */
+/**
+ * A fresh token that the server refuses within this time was never valid, so the session ends. A
+ * token that is refused later may have expired in between.
+ */
 const FRESH_MS = 5_000;
+/** The `readyState` of an open WebSocket. */
 const OPEN = 1;
 
+/** What the connection needs from the client. */
 export interface ConnectionHandlers {
-  /** What the device has, for the hello. */
+  /** The seq that the device has of each conversation, for the hello. */
   positions(): NonNullable<HelloFrame["positions"]>;
   onFrame(frame: ServerFrame): void;
-  /** Before the state changes for everybody else. */
-  onLost(closeCode: number): void;
+  /** Called before `onChange`, so that modules reset their state before listeners read it. */
+  onDisconnected(closeCode: number): void;
   onChange(): void;
   /**
-   * The server is of another origin, it never answered this page, and no connection could be
-   * opened: said once until one could.
+   * Called when no connection could be opened to a server of another origin that never answered
+   * this page. It is called once until a connection opens.
    */
   onUnreachable(reason: string): void;
 }
@@ -41,6 +54,7 @@ export interface ConnectionOptions {
   readonly now: () => number;
 }
 
+/** The connection of one client. */
 export class Connection {
   #options: ConnectionOptions;
   #tokens: Tokens & { end(reason: LoggedOut): void };
@@ -53,13 +67,16 @@ export class Connection {
   #pong: ReturnType<typeof setTimeout> | undefined;
   #pongUntil_ms = 0;
   #onlineAt = 0;
-  #comeBackAfter_ms: number | null = null;
-  /** When a fresh token was had for one that was refused; null once it was taken, or an attempt ended in another way. */
+  #reconnectAfter_ms: number | null = null;
+  /**
+   * When the source returned a fresh token for a refused one; null after the server accepted it, or
+   * after another kind of failure.
+   */
   #freshTokenAt_ms: number | null = null;
   #isStarted = false;
   #caughtUp = false;
   #status: Omit<ConnectionStatus, "caughtUp">;
-  /** Ends what an attempt before the present one still waits for. */
+  /** Counts the attempts. An asynchronous step of an earlier attempt compares it and stops. */
   #generation = 0;
 
   constructor(options: ConnectionOptions, tokens: Tokens & { end(reason: LoggedOut): void }, handlers: ConnectionHandlers) {
@@ -85,7 +102,7 @@ export class Connection {
   start(): void {
     if (this.#isStarted) return;
     this.#isStarted = true;
-    globalThis.addEventListener?.("online", this.wake);
+    globalThis.addEventListener?.("online", this.reconnectNow);
     globalThis.addEventListener?.("offline", this.#probe);
     globalThis.document?.addEventListener("visibilitychange", this.#onVisible);
     void this.#connect();
@@ -93,24 +110,24 @@ export class Connection {
 
   stop(): void {
     this.#isStarted = false;
-    globalThis.removeEventListener?.("online", this.wake);
+    globalThis.removeEventListener?.("online", this.reconnectNow);
     globalThis.removeEventListener?.("offline", this.#probe);
     globalThis.document?.removeEventListener("visibilitychange", this.#onVisible);
     const wasOnline = this.isOnline;
     this.#drop();
-    if (wasOnline) this.#handlers.onLost(0);
-    this.#become("offline", { waitingUntilMs: null });
+    if (wasOnline) this.#handlers.onDisconnected(0);
+    this.#setStatus("offline", { waitingUntilMs: null });
   }
 
-  /** False when there is no connection. */
+  /** Sends a frame. Returns false if there is no connection. */
   send(frame: ClientFrame): boolean {
     if (!this.isOnline || this.#socket?.readyState !== OPEN) return false;
     this.#socket.send(JSON.stringify(frame));
     return true;
   }
 
-  /** The network may be back: no more waiting. */
-  wake = (): void => {
+  /** Ends the delay before the next attempt. While online, it probes the connection instead. */
+  reconnectNow = (): void => {
     const { state, sinceMs } = this.#status;
     if (!this.#isStarted) return;
     if (state === "online") this.#probe();
@@ -118,18 +135,18 @@ export class Connection {
   };
 
   #onVisible = (): void => {
-    if (globalThis.document?.visibilityState === "visible") this.wake();
+    if (globalThis.document?.visibilityState === "visible") this.reconnectNow();
   };
 
   async #connect(): Promise<void> {
     this.#drop();
     const generation = this.#generation;
-    this.#become("connecting", { waitingUntilMs: null });
-    this.#timer = setTimeout(() => this.#lost(0), WELCOME_WITHIN_MS);
+    this.#setStatus("connecting", { waitingUntilMs: null });
+    this.#timer = setTimeout(() => this.#disconnected(0), WELCOME_WITHIN_MS);
     try {
       this.#token = await this.#tokens.current();
     } catch {
-      if (generation === this.#generation) this.#lost(0);
+      if (generation === this.#generation) this.#disconnected(0);
       return;
     }
     if (generation !== this.#generation) return;
@@ -137,7 +154,7 @@ export class Connection {
     try {
       socket = new this.#options.webSocket(`${baseOf(this.#options.url).replace(/^http/, "ws")}/v1/ws`);
     } catch {
-      this.#lost(0);
+      this.#disconnected(0);
       return;
     }
     this.#socket = socket;
@@ -152,9 +169,9 @@ export class Connection {
     socket.onmessage = ({ data }) => this.#received(data);
     socket.onclose = ({ code }) => {
       if (!isOpened) this.#noteUnreachable();
-      this.#lost(code);
+      this.#disconnected(code);
     };
-    // Every error is followed by a close.
+    // A close event follows every error event, and `onclose` handles it.
     socket.onerror = () => {};
   }
 
@@ -168,7 +185,7 @@ export class Connection {
       return;
     }
     if (frame.type === "come_back") {
-      this.#comeBackAfter_ms = frame.after_ms;
+      this.#reconnectAfter_ms = frame.after_ms;
       return;
     }
     if (frame.type === "welcome") {
@@ -176,7 +193,7 @@ export class Connection {
       this.#freshTokenAt_ms = null;
       this.#pinger = setInterval(this.#probe, PING_EVERY_MS);
       this.#onlineAt = this.#options.now();
-      this.#become("online", { offlineSinceMs: null, closeCode: null, error: null });
+      this.#setStatus("online", { offlineSinceMs: null, closeCode: null, error: null });
     } else if (frame.type === "caught_up") {
       this.#caughtUp = true;
       this.#handlers.onChange();
@@ -191,22 +208,25 @@ export class Connection {
     this.#handlers.onUnreachable(reason);
   }
 
-  /** A dead network can leave a socket open for many minutes; a ping without an answer tells. */
+  /**
+   * Sends a ping and expects an answer within the given time; otherwise it drops the connection. A
+   * dead network can keep a socket open for many minutes.
+   */
   probe(within_ms: number): void {
     const until_ms = this.#options.now() + within_ms;
     if (this.#pong === undefined ? !this.send({ type: "ping" }) : this.#pongUntil_ms <= until_ms) return;
     clearTimeout(this.#pong);
     this.#pongUntil_ms = until_ms;
-    this.#pong = setTimeout(() => this.#lost(0), within_ms);
+    this.#pong = setTimeout(() => this.#disconnected(0), within_ms);
   }
 
   #probe = (): void => this.probe(PONG_WITHIN_MS);
 
-  #lost(code: number): void {
-    const lasted = this.isOnline && this.#options.now() - this.#onlineAt >= LASTS_MS;
+  #disconnected(code: number): void {
+    const lasted = this.isOnline && this.#options.now() - this.#onlineAt >= STABLE_AFTER_MS;
     if (lasted) this.#attempt = 0;
     this.#drop();
-    this.#handlers.onLost(code);
+    this.#handlers.onDisconnected(code);
     if (code === CLOSE.UNAUTHENTICATED || code === CLOSE.TOKEN_REVOKED || code === CLOSE.TOKEN_EXPIRED) {
       void this.#logInAgain(code);
       return;
@@ -216,15 +236,15 @@ export class Connection {
   }
 
   #wait(code: number): void {
-    const pause_ms = this.#comeBackAfter_ms ?? pauseBeforeNext_ms(this.#attempt, code, this.#options.random);
-    this.#comeBackAfter_ms = null;
+    const pause_ms = this.#reconnectAfter_ms ?? reconnectDelay_ms(this.#attempt, code, this.#options.random);
+    this.#reconnectAfter_ms = null;
     this.#attempt += 1;
     this.#timer = setTimeout(() => void this.#connect(), pause_ms);
-    this.#become("offline", { closeCode: code, waitingUntilMs: this.#options.now() + pause_ms });
+    this.#setStatus("offline", { closeCode: code, waitingUntilMs: this.#options.now() + pause_ms });
   }
 
   async #logInAgain(code: number): Promise<void> {
-    this.#become("offline", { closeCode: code, waitingUntilMs: null });
+    this.#setStatus("offline", { closeCode: code, waitingUntilMs: null });
     const generation = this.#generation;
     const { now } = this.#options;
     const reason: LoggedOut = code === CLOSE.TOKEN_REVOKED ? "revoked" : "expired";
@@ -243,7 +263,7 @@ export class Connection {
     void this.#connect();
   }
 
-  #become(state: ConnectionStatus["state"], facts: Partial<ConnectionStatus>): void {
+  #setStatus(state: ConnectionStatus["state"], facts: Partial<ConnectionStatus>): void {
     const now = this.#options.now();
     const { offlineSinceMs } = this.#status;
     const sinceMs = state === this.#status.state ? this.#status.sinceMs : now;

@@ -1,150 +1,169 @@
-// One conversation as an application sees it. It holds no state of its own: that is in its thread, and the work is done
-// by the parts it is given.
+// One conversation, as applications see it. It holds no state: `conversation-state.ts` has the
+// state, and other modules do the work.
 
 import type { Api } from "./api.ts";
 import { BluetickError } from "./errors.ts";
 import type { History } from "./history.ts";
 import type { Outbox } from "./outbox.ts";
-import type { Signals } from "./signals.ts";
+import type { EphemeralState } from "./ephemeral-state.ts";
 import type { Sync } from "./sync.ts";
-import type { Thread } from "./thread.ts";
+import type { ConversationState } from "./conversation-state.ts";
 import { tickState } from "./ticks.ts";
 import type { ConversationWaiting, InboxEntry, Member, Presence, Readers, Receipts, Settings, Tick, TimelineMessage, TimelineWindow } from "./types.ts";
 
+/** The modules that do the work of a conversation. */
 export interface ConversationParts {
   readonly userId: string;
   readonly api: Api;
   readonly history: History;
   readonly outbox: Outbox;
-  readonly signals: Signals;
+  readonly ephemeral: EphemeralState;
   readonly sync: Sync;
   onGone(conversationId: string): void;
 }
 
+/** One conversation. Get it from `client.conversation(id)`. */
 export class Conversation {
   readonly id: string;
-  #thread: Thread;
+  #state: ConversationState;
   #parts: ConversationParts;
 
   /** Use `client.conversation(id)`. */
-  constructor(thread: Thread, parts: ConversationParts) {
-    this.id = thread.id;
-    this.#thread = thread;
+  constructor(state: ConversationState, parts: ConversationParts) {
+    this.id = state.id;
+    this.#state = state;
     this.#parts = parts;
   }
 
-  /** Its line of the inbox; undefined while it is not known here. */
+  /** Its inbox entry; undefined while this device does not know the conversation. */
   get entry(): InboxEntry | undefined {
-    return this.#thread.entry;
+    return this.#state.entry;
   }
 
   /**
-   * A run of stored messages without a gap, in order, each once; after the newest of them, what waits in the outbox. Places
-   * that nobody wrote to are left out. The array stays the same object until something in it changed.
+   * Consecutive stored messages, each once, followed by the messages of the outbox if the window
+   * reaches the newest message. Voids are left out. The array stays the same object until its
+   * content changes.
    */
   get messages(): readonly TimelineMessage[] {
-    return this.#thread.shown(this.#parts.outbox);
+    return this.#state.shown(this.#parts.outbox);
   }
 
-  /** Which part of the conversation `messages` is. */
+  /** Which part of the conversation `messages` holds. */
   get window(): TimelineWindow {
-    return this.#thread.window;
+    return this.#state.window;
   }
 
-  /** What is not with the server yet; cheap, and told as a change of the inbox. The same object until it changed. */
+  /**
+   * A summary of the outbox for this conversation. Reading it is cheap, and a change of it counts
+   * as a change of the inbox. It stays the same object until its content changes.
+   */
   get waiting(): ConversationWaiting {
     return this.#parts.outbox.summary(this.id);
   }
 
-  /** How many messages lie beyond the window: for "jump to latest". */
+  /** The number of messages after the window, for a "jump to latest" button. */
   get newerCount(): number {
-    return this.#thread.newerCount;
+    return this.#state.newerCount;
   }
 
   /**
-   * A person looks at it: its newest messages, presence and ticks are brought up to date now and after every pause, and
-   * the window is not cut until the function that is returned was called.
+   * Call this when the conversation appears on the screen. The client loads its newest messages,
+   * presence and ticks now and after every reconnect, and does not evict its messages. Call the
+   * returned function when the conversation disappears.
    */
   open(): () => void {
-    return this.#parts.history.open(this.#thread);
-  }
-
-  /** Goes to the newest messages. Failures of this and the other loads are in `window.error`; none of them rejects. */
-  loadNewest(): Promise<void> {
-    return this.#parts.history.loadNewest(this.#thread);
+    return this.#parts.history.open(this.#state);
   }
 
   /**
-   * Goes to the newest messages that are at hand, without the network: what waits in the outbox is
-   * among `messages` then. False, and nothing changes, where some of the newest are not at hand;
-   * `loadNewest` leads there.
+   * Loads the newest messages. This call and the other loads never reject; `window.error` has the
+   * reason of a failure.
+   */
+  loadNewest(): Promise<void> {
+    return this.#parts.history.loadNewest(this.#state);
+  }
+
+  /**
+   * Moves the window to the newest messages without the network, so that `messages` contains the
+   * outbox. Returns false and changes nothing if some of the newest messages are not loaded; call
+   * `loadNewest` then.
    */
   showLatest(): boolean {
-    return this.#parts.history.showLatest(this.#thread);
+    return this.#parts.history.showLatest(this.#state);
   }
 
-  /** One page more at the old end. */
+  /** Loads one page of older messages. */
   loadOlder(): Promise<void> {
-    return this.#parts.history.loadOlder(this.#thread);
+    return this.#parts.history.loadOlder(this.#state);
   }
 
-  /** One page more at the new end, where the window does not reach the head. */
+  /** Loads one page of newer messages, if the window does not reach the newest message. */
   loadNewer(): Promise<void> {
-    return this.#parts.history.loadNewer(this.#thread);
+    return this.#parts.history.loadNewer(this.#state);
   }
 
-  /** Moves the window to the place of one message, with some before and after it. */
+  /** Moves the window to a message, with some messages before and after it. */
   showAround(seq: number): Promise<void> {
-    return this.#parts.history.showAround(this.#thread, seq);
-  }
-
-  /** Lets go of messages at one end until `max` are left. `keep` is the end that stays. */
-  trim(max: number, keep: "newer" | "older" = "newer"): void {
-    this.#parts.history.trim(this.#thread, max, keep);
+    return this.#parts.history.showAround(this.#state, seq);
   }
 
   /**
-   * Puts a message into the outbox, which keeps it until the server has it. Throws `outbox_full`, and
-   * `invalid_request` where there is no text. What is returned is also the last of `messages`; its state moves on there.
+   * Removes messages from one end of the window until `max` are left. `keep` names the end that
+   * stays.
    */
-  send(content: string, options: { readonly contentType?: string } = {}): TimelineMessage {
-    return this.#parts.outbox.add(this.#thread, content, options.contentType ?? "text");
+  trim(max: number, keep: "newer" | "older" = "newer"): void {
+    this.#parts.history.trim(this.#state, max, keep);
   }
 
-  /** Tries a failed message again. */
+  /**
+   * Adds a message to the outbox, which keeps it until the server has it. Returns the message;
+   * later states of it are in `messages`. Throws `outbox_full`, and `invalid_request` for an empty
+   * text.
+   */
+  send(content: string, options: { readonly contentType?: string } = {}): TimelineMessage {
+    return this.#parts.outbox.add(this.#state, content, options.contentType ?? "text");
+  }
+
+  /** Sends a failed message again. */
   retry(messageId: string): void {
     this.#parts.outbox.retry(messageId);
   }
 
   /**
-   * Takes a message out of the outbox; also one that the server refused for the moment. False when it may be with the
-   * server already: then it stays, and what the server says decides.
+   * Removes a message from the outbox. Returns false if the server may already have the message;
+   * the message then stays, and the server's answer decides.
    */
   cancel(messageId: string): boolean {
     return this.#parts.outbox.cancel(messageId);
   }
 
-  /** The person has read everything up to here; everything in the window where no seq is given. */
+  /**
+   * Reports that the user has read everything up to a seq; without a seq, everything in the window.
+   */
   markRead(upToSeq?: number): void {
-    this.#parts.sync.markRead(this.#thread, upToSeq ?? this.#thread.window.toSeq);
+    this.#parts.sync.markRead(this.#state, upToSeq ?? this.#state.window.toSeq);
   }
 
-  /** The person is writing. May be called at every key; the others are told every three seconds. */
+  /**
+   * Reports that the user is typing. Call it at every key press; the client sends at most one frame
+   * per 3 s.
+   */
   typing(): void {
-    this.#parts.signals.tellTyping(this.id);
+    this.#parts.ephemeral.sendTyping(this.id);
   }
 
-  /** Who else is writing. */
+  /** The other users who are typing. */
   get typists(): readonly string[] {
-    return this.#parts.signals.typists(this.id);
+    return this.#parts.ephemeral.typists(this.id);
   }
 
-  /** Whether somebody is there; undefined where it is not known. */
+  /** The presence of a user; undefined while it is unknown. */
   presence(userId: string): Presence | undefined {
-    return this.#parts.signals.presence(userId);
+    return this.#parts.ephemeral.presence(userId);
   }
 
-  /** What to draw beside a message of one's own. */
+  /** The tick of one of the user's own messages. */
   tick(message: TimelineMessage): Tick {
     if (message.state === "failed") return "failed";
     if (message.seq === null) return "queued";
@@ -152,13 +171,19 @@ export class Conversation {
     return tickState(message.seq, last_delivered_seq, last_read_seq);
   }
 
-  /** How many have a message; cheap in groups of any size. */
+  /**
+   * How many users have received and read a message. The cost does not depend on the size of the
+   * group.
+   */
   async receipts(seq: number): Promise<Receipts> {
     const { recipient_count, delivered_count, read_count } = await this.#parts.api.receipts(this.id, seq);
     return { recipients: recipient_count, delivered: delivered_count, read: read_count };
   }
 
-  /** Who has a message. `senderId` is left out, as are those who joined later. */
+  /**
+   * Which users have received and read a message. `senderId` and users who joined later are left
+   * out.
+   */
   async readers(seq: number, senderId: string = this.#parts.userId): Promise<Readers> {
     const { members } = await this.#parts.api.statuses(this.id);
     const recipients = members.filter(({ user_id, joined_seq }) => user_id !== senderId && joined_seq <= seq);
@@ -169,30 +194,35 @@ export class Conversation {
     return { read: lists.read, delivered: lists.delivered, waiting: lists.sent };
   }
 
-  /** Asks the server who is in it. */
+  /** Fetches the members from the server. */
   async members(): Promise<readonly Member[]> {
-    return this.#parts.sync.refresh(this.#thread);
+    return this.#parts.sync.refresh(this.#state);
   }
 
+  /** Adds users to the group. */
   async addMembers(userIds: readonly string[]): Promise<void> {
     await this.#parts.api.addMembers(this.id, userIds);
-    await this.#parts.sync.refresh(this.#thread);
+    await this.#parts.sync.refresh(this.#state);
   }
 
+  /** Removes a user from the group. */
   async removeMember(userId: string): Promise<void> {
     await this.#parts.api.removeMember(this.id, userId);
-    if (userId !== this.#parts.userId) await this.#parts.sync.refresh(this.#thread);
+    if (userId !== this.#parts.userId) await this.#parts.sync.refresh(this.#state);
   }
 
-  /** Leaves the group; it is gone from the inbox when this resolves. */
+  /** Leaves the group. When this resolves, the group is no longer in the inbox. */
   async leave(): Promise<void> {
     await this.#parts.api.removeMember(this.id, this.#parts.userId);
     this.#parts.onGone(this.id);
   }
 
-  /** Pins, mutes, archives, or hides what one reads. What is not named stays as it is. */
+  /**
+   * Changes the user's settings for the conversation: pinned, muted, archived, read receipts.
+   * Settings that are not given keep their values.
+   */
   async settings(change: Settings): Promise<InboxEntry> {
-    this.#parts.sync.learn(await this.#parts.api.changeSettings(this.id, change));
+    this.#parts.sync.applyEntry(await this.#parts.api.changeSettings(this.id, change));
     if (!this.entry) throw new BluetickError("conversation_not_found", "You are not in this conversation.");
     return this.entry;
   }

@@ -1,17 +1,19 @@
-// What this library throws, and which refusals are worth another attempt.
+// The error class of this library, and which errors are worth a retry. The table of codes does not
+// belong here; `generated.ts` has it.
 
 import { RETRY_CODES } from "./generated.ts";
 
 /**
- * A refusal by the server, with a code of its table (docs/errors.md); or one of this library's own: `network` (no answer
- * came), `outbox_full`, `storage_in_use`, `no_websocket`, `logged_out`, `stopped`. The message is for people.
+ * An error code of the server (docs/errors.md), or a code of this library: `network` (no answer),
+ * `outbox_full`, `storage_in_use`, `no_websocket`, `logged_out`, `stopped`. Applications can show
+ * the message to users.
  */
 export class BluetickError extends Error {
   override readonly name = "BluetickError";
   readonly code: string;
-  /** The HTTP status; 0 where there was none. */
+  /** The HTTP status; 0 if there was none. */
   readonly status: number;
-  /** When the server wants to be asked again, where it said so. */
+  /** How long the server asks to wait before a retry; null if the answer does not say. */
   readonly retryAfterMs: number | null;
 
   constructor(code: string, message: string, status = 0, retryAfterMs: number | null = null, options?: ErrorOptions) {
@@ -21,7 +23,7 @@ export class BluetickError extends Error {
     this.retryAfterMs = retryAfterMs;
   }
 
-  /** The same request may succeed later. */
+  /** Whether the same request may succeed later. */
   get isRetryable(): boolean {
     return isRetryable(this.code);
   }

@@ -1070,7 +1070,7 @@ export type WelcomeFrame = {
   user_id: string;
 };
 
-/** What a client sends. */
+/** A frame from a client. */
 export type ClientFrame =
   | HelloFrame
   | SendFrame
@@ -1079,7 +1079,7 @@ export type ClientFrame =
   | TypingByClientFrame
   | PingFrame;
 
-/** What a server sends. */
+/** A frame from the server. */
 export type ServerFrame =
   | WelcomeFrame
   | BacklogFrame
@@ -1096,7 +1096,7 @@ export type ServerFrame =
   | PongFrame
   | ErrorFrame;
 
-/** The table of error codes. */
+/** The error codes of the server. */
 export type ErrorCode =
   | "invalid_request"
   | "invalid_frame"
@@ -1137,7 +1137,7 @@ export type ErrorCode =
   | "too_many_connections"
   | "draining";
 
-/** After these the same request may succeed later. */
+/** Error codes after which the same request may succeed later. */
 export const RETRY_CODES: readonly string[] = [
   "request_timeout",
   "archive_busy",

@@ -1,4 +1,6 @@
-// Brings pages of messages into the window of a conversation, one at a time, and keeps it fresh while somebody looks.
+// Loads pages of messages into the window of a conversation, one page at a time, and keeps the
+// windows of open conversations up to date. The rules for joining pages do not belong here;
+// `timeline.ts` has them.
 
 import type { Api } from "./api.ts";
 import type { Cache } from "./cache.ts";
@@ -6,200 +8,209 @@ import type { Changes } from "./changes.ts";
 import { codeOf, messageOf } from "./errors.ts";
 import type { PageBody } from "./generated.ts";
 import type { Outbox } from "./outbox.ts";
-import type { Signals } from "./signals.ts";
+import type { EphemeralState } from "./ephemeral-state.ts";
 import type { Sync } from "./sync.ts";
-import type { Thread } from "./thread.ts";
-import type { Threads } from "./threads.ts";
+import type { ConversationState } from "./conversation-state.ts";
+import type { ConversationStates } from "./conversation-states.ts";
 import { runOf } from "./timeline.ts";
 
+/** The number of messages of a page. */
 const PAGE = 50;
-/** Of larger groups, who is there is not asked for. */
+/**
+ * Upper bound on the members of a conversation whose presence the client fetches. The answer lists
+ * every member.
+ */
 const PRESENCE_MEMBERS = 100;
-/** Where much arrives, the end moves while its page is read. */
+/** Upper bound on the pages that one load reads to reach a head that moves meanwhile. */
 const CHASE_PAGES = 20;
 
+/** The modules that the history uses. */
 export interface HistoryPorts {
   readonly api: Api;
-  readonly threads: Threads;
+  readonly states: ConversationStates;
   readonly changes: Changes;
   readonly cache: Cache;
-  readonly signals: Signals;
+  readonly ephemeral: EphemeralState;
   readonly sync: Sync;
   readonly outbox: Outbox;
   isOnline(): boolean;
   onGone(conversationId: string): void;
 }
 
+/** The loads of all conversations of one client. */
 export class History {
   #ports: HistoryPorts;
-  #loading = new Map<Thread, Promise<void>>();
+  #loading = new Map<ConversationState, Promise<void>>();
 
   constructor(ports: HistoryPorts) {
     this.#ports = ports;
   }
 
-  // Looking
+  // Open views
 
-  open(thread: Thread): () => void {
-    thread.openCount += 1;
-    void this.bringUpToDate(thread);
+  open(state: ConversationState): () => void {
+    state.openCount += 1;
+    void this.bringUpToDate(state);
     let isOpen = true;
     return () => {
       if (!isOpen) return;
       isOpen = false;
-      thread.openCount -= 1;
-      if (thread.openCount > 0) return;
-      this.#ports.threads.cut(thread);
-      this.#ports.changes.markConversation(thread.id);
+      state.openCount -= 1;
+      if (state.openCount > 0) return;
+      this.#ports.states.cut(state);
+      this.#ports.changes.addConversation(state.id);
     };
   }
 
-  /** Of what is looked at; also after every pause. */
-  async bringUpToDate(thread: Thread): Promise<void> {
+  /** Brings an open conversation up to date; also called after every reconnect. */
+  async bringUpToDate(state: ConversationState): Promise<void> {
     const { cache, sync, isOnline, changes, outbox } = this.#ports;
-    await cache.restore(thread);
-    // The answer to what waits may be among what was remembered.
-    outbox.noteStoredByServer(thread.timeline.messages);
-    changes.markConversation(thread.id);
-    if (!isOnline() || thread.openCount === 0) return;
-    sync.noticed(thread.id);
-    if (!thread.entry || !thread.isListed) sync.refreshSoon(thread);
-    void this.#askPresence(thread);
-    sync.bringTicksUpToDate(thread);
-    const { timeline, window } = thread;
-    if (!timeline.isLive || (timeline.messages.length < PAGE && !window.reachesStart)) await this.loadNewest(thread);
+    await cache.restore(state);
+    // The stored messages may contain messages of the outbox whose ack was lost.
+    outbox.noteStoredByServer(state.timeline.messages);
+    changes.addConversation(state.id);
+    if (!isOnline() || state.openCount === 0) return;
+    sync.noteActivity(state.id);
+    if (!state.entry || !state.isListed) sync.refreshSoon(state);
+    void this.#fetchPresence(state);
+    sync.bringTicksUpToDate(state);
+    const { timeline, window } = state;
+    if (!timeline.isLive || (timeline.messages.length < PAGE && !window.reachesStart)) await this.loadNewest(state);
   }
 
   bringAllUpToDate(): void {
-    for (const thread of this.#ports.threads.all()) if (thread.openCount > 0) void this.bringUpToDate(thread);
+    for (const state of this.#ports.states.all()) if (state.openCount > 0) void this.bringUpToDate(state);
   }
 
-  /** The window lost the end although somebody looks at it. */
-  follow(thread: Thread): void {
-    if (thread.openCount > 0 && !this.#loading.has(thread)) void this.loadNewer(thread);
+  /** Loads newer messages if an open window no longer follows the head. */
+  follow(state: ConversationState): void {
+    if (state.openCount > 0 && !this.#loading.has(state)) void this.loadNewer(state);
   }
 
-  /** The server tells of the latest conversations by itself; of others it has to be asked. */
-  async #askPresence(thread: Thread): Promise<void> {
-    const { api, signals, changes } = this.#ports;
-    if ((thread.entry?.member_count ?? 2) > PRESENCE_MEMBERS) return;
+  /**
+   * The server pushes the presence of the users in the latest conversations only, so fetch it for
+   * the others.
+   */
+  async #fetchPresence(state: ConversationState): Promise<void> {
+    const { api, ephemeral, changes } = this.#ports;
+    if ((state.entry?.member_count ?? 2) > PRESENCE_MEMBERS) return;
     try {
-      for (const presence of (await api.presence(thread.id)).members) signals.notePresence(presence);
-      changes.markConversation(thread.id);
+      for (const presence of (await api.presence(state.id)).members) ephemeral.notePresence(presence);
+      changes.addConversation(state.id);
     } catch {
-      // Then it is not known.
+      // The presence stays unknown.
     }
   }
 
   // Pages
 
-  loadNewest(thread: Thread): Promise<void> {
-    return this.#load(thread, async () => {
-      const page = await this.#page(thread, { limit: PAGE });
-      thread.timeline.takeNewest(page, Math.max(page.head_seq, thread.headSeq));
-      this.#took(thread, page);
-      await this.#chase(thread);
+  loadNewest(state: ConversationState): Promise<void> {
+    return this.#load(state, async () => {
+      const page = await this.#page(state, { limit: PAGE });
+      state.timeline.takeNewest(page, Math.max(page.head_seq, state.headSeq));
+      this.#applyPage(state, page);
+      await this.#chase(state);
     });
   }
 
-  loadOlder(thread: Thread): Promise<void> {
-    const { fromSeq, reachesStart } = thread.window;
-    if (fromSeq === 0) return this.loadNewest(thread);
-    if (reachesStart || this.#loading.has(thread)) return this.#loading.get(thread) ?? Promise.resolve();
-    return this.#load(thread, async () => {
-      const page = await this.#page(thread, { before_seq: thread.timeline.fromSeq, limit: PAGE });
-      thread.timeline.takeOlder(page);
-      this.#took(thread, page);
+  loadOlder(state: ConversationState): Promise<void> {
+    const { fromSeq, reachesStart } = state.window;
+    if (fromSeq === 0) return this.loadNewest(state);
+    if (reachesStart || this.#loading.has(state)) return this.#loading.get(state) ?? Promise.resolve();
+    return this.#load(state, async () => {
+      const page = await this.#page(state, { before_seq: state.timeline.fromSeq, limit: PAGE });
+      state.timeline.takeOlder(page);
+      this.#applyPage(state, page);
     });
   }
 
-  loadNewer(thread: Thread): Promise<void> {
-    if (thread.timeline.messages.length === 0) return this.loadNewest(thread);
-    if (thread.timeline.isLive || this.#loading.has(thread)) return this.#loading.get(thread) ?? Promise.resolve();
-    return this.#load(thread, () => this.#newer(thread));
+  loadNewer(state: ConversationState): Promise<void> {
+    if (state.timeline.messages.length === 0) return this.loadNewest(state);
+    if (state.timeline.isLive || this.#loading.has(state)) return this.#loading.get(state) ?? Promise.resolve();
+    return this.#load(state, () => this.#newer(state));
   }
 
-  async showAround(thread: Thread, seq: number): Promise<void> {
-    const { fromSeq, toSeq } = thread.window;
+  async showAround(state: ConversationState, seq: number): Promise<void> {
+    const { fromSeq, toSeq } = state.window;
     if (fromSeq > 0 && fromSeq <= seq && seq <= toSeq) return;
-    await this.#load(thread, async () => {
-      const page = await this.#page(thread, { before_seq: seq + PAGE / 2 + 1, limit: PAGE });
+    await this.#load(state, async () => {
+      const page = await this.#page(state, { before_seq: seq + PAGE / 2 + 1, limit: PAGE });
       const run = runOf(page);
-      thread.timeline.replace(run, page.next_before_seq === null, (run.at(-1)?.seq ?? 0) >= Math.max(page.head_seq, thread.headSeq));
-      this.#took(thread, page);
+      state.timeline.replace(run, page.next_before_seq === null, (run.at(-1)?.seq ?? 0) >= Math.max(page.head_seq, state.headSeq));
+      this.#applyPage(state, page);
     });
   }
 
-  showLatest(thread: Thread): boolean {
-    const { timeline, window, headSeq } = thread;
+  showLatest(state: ConversationState): boolean {
+    const { timeline, window, headSeq } = state;
     if (window.reachesHead) return true;
     if (!timeline.showTail(headSeq)) return false;
-    thread.error = thread.errorCode = null;
-    thread.touch();
-    this.#ports.changes.markConversation(thread.id);
+    state.error = state.errorCode = null;
+    state.invalidate();
+    this.#ports.changes.addConversation(state.id);
     return true;
   }
 
-  trim(thread: Thread, max: number, keep: "newer" | "older"): void {
-    if (!thread.timeline.trim(Math.max(1, max), keep)) return;
-    thread.touch();
-    this.#ports.changes.markConversation(thread.id);
+  trim(state: ConversationState, max: number, keep: "newer" | "older"): void {
+    if (!state.timeline.trim(Math.max(1, max), keep)) return;
+    state.invalidate();
+    this.#ports.changes.addConversation(state.id);
   }
 
-  async #newer(thread: Thread): Promise<void> {
-    const { timeline } = thread;
-    const page = await this.#page(thread, { after_seq: timeline.toSeq, limit: PAGE });
-    const headSeq = Math.max(page.head_seq, thread.headSeq);
+  async #newer(state: ConversationState): Promise<void> {
+    const { timeline } = state;
+    const page = await this.#page(state, { after_seq: timeline.toSeq, limit: PAGE });
+    const headSeq = Math.max(page.head_seq, state.headSeq);
     const run = runOf(page);
-    // A page that does not follow on says that one may not see what lies between.
+    // A page that starts above the window means that the user may not see the messages in between.
     if ((run[0]?.seq ?? 0) > timeline.toSeq + 1) timeline.replace(run, true, (run.at(-1)?.seq ?? 0) >= headSeq);
     else timeline.takeNewer(page, headSeq);
-    this.#took(thread, page);
+    this.#applyPage(state, page);
   }
 
-  /** Follows the end until the window has it. */
-  async #chase(thread: Thread): Promise<void> {
-    for (let pages = 0; pages < CHASE_PAGES && !thread.timeline.isLive; pages += 1) {
-      const before = thread.timeline.toSeq;
-      await this.#newer(thread);
-      if (thread.timeline.toSeq === before) return;
+  /** Loads pages until the window reaches the head. */
+  async #chase(state: ConversationState): Promise<void> {
+    for (let pages = 0; pages < CHASE_PAGES && !state.timeline.isLive; pages += 1) {
+      const before = state.timeline.toSeq;
+      await this.#newer(state);
+      if (state.timeline.toSeq === before) return;
     }
   }
 
-  #page(thread: Thread, query: { before_seq?: number; after_seq?: number; limit: number }): Promise<PageBody> {
-    return this.#ports.api.messages(thread.id, query);
+  #page(state: ConversationState, query: { before_seq?: number; after_seq?: number; limit: number }): Promise<PageBody> {
+    return this.#ports.api.messages(state.id, query);
   }
 
-  #took(thread: Thread, page: PageBody): void {
-    this.#ports.sync.notePage(thread, runOf(page));
-    thread.touch();
+  #applyPage(state: ConversationState, page: PageBody): void {
+    this.#ports.sync.notePage(state, runOf(page));
+    state.invalidate();
   }
 
-  /** One page at a time; a failure is shown in the window. */
-  async #load(thread: Thread, work: () => Promise<void>): Promise<void> {
-    while (this.#loading.has(thread)) await this.#loading.get(thread);
-    const done = this.#run(thread, work);
-    this.#loading.set(thread, done);
+  /** Loads one page at a time per conversation. A failure is stored for `window.error`. */
+  async #load(state: ConversationState, work: () => Promise<void>): Promise<void> {
+    while (this.#loading.has(state)) await this.#loading.get(state);
+    const done = this.#run(state, work);
+    this.#loading.set(state, done);
     await done;
   }
 
-  async #run(thread: Thread, work: () => Promise<void>): Promise<void> {
+  async #run(state: ConversationState, work: () => Promise<void>): Promise<void> {
     const { changes, onGone } = this.#ports;
-    thread.isLoading = true;
-    thread.error = thread.errorCode = null;
-    thread.touch();
-    changes.markConversation(thread.id);
+    state.isLoading = true;
+    state.error = state.errorCode = null;
+    state.invalidate();
+    changes.addConversation(state.id);
     try {
       await work();
     } catch (error) {
-      thread.error = messageOf(error);
-      thread.errorCode = codeOf(error) || null;
-      if (thread.errorCode === "conversation_not_found") onGone(thread.id);
+      state.error = messageOf(error);
+      state.errorCode = codeOf(error) || null;
+      if (state.errorCode === "conversation_not_found") onGone(state.id);
     }
-    thread.isLoading = false;
-    this.#loading.delete(thread);
-    thread.settleEarly();
-    thread.touch();
-    changes.markConversation(thread.id);
+    state.isLoading = false;
+    this.#loading.delete(state);
+    state.settleEarly();
+    state.invalidate();
+    changes.addConversation(state.id);
   }
 }

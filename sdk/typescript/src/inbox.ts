@@ -1,17 +1,18 @@
-// The list of conversations: its order, and its pages. What a line says is decided by its thread.
+// The inbox: the order of the conversations and the position in the server's pages. The content of
+// an entry does not belong here; `conversation-state.ts` has it.
 
-import type { Thread } from "./thread.ts";
-import type { Threads } from "./threads.ts";
+import type { ConversationState } from "./conversation-state.ts";
+import type { ConversationStates } from "./conversation-states.ts";
 import type { InboxEntry } from "./types.ts";
 
 interface Part {
   entries: readonly InboxEntry[];
-  /** Of the next page; null at the end, undefined before the first page. */
+  /** The cursor of the next page; null after the last page, undefined before the first. */
   cursor: string | null | undefined;
 }
 
-/** In the server's order. */
-function order(one: Thread, other: Thread): number {
+/** Compares two conversations in the server's order. */
+function order(one: ConversationState, other: ConversationState): number {
   const left = one.entry as InboxEntry;
   const right = other.entry as InboxEntry;
   if (left.archived !== right.archived) return left.archived ? 1 : -1;
@@ -19,48 +20,58 @@ function order(one: Thread, other: Thread): number {
   return right.last_at - left.last_at || (one.id < other.id ? -1 : 1);
 }
 
+/** The inbox of the user. Get it from `client.inbox`. */
 export class Inbox {
-  #threads: Threads;
+  #states: ConversationStates;
   #loadPage: (archived: boolean) => Promise<void>;
   #parts: Record<"main" | "archived", Part> = {
     main: { entries: [], cursor: undefined },
     archived: { entries: [], cursor: undefined },
   };
-  /** As it was at the last look: almost in order already, so that bringing it into order takes one pass. */
-  #sorted: Thread[] = [];
+  /**
+   * The conversations in the order of the last refresh. Few of them move in between, so sorting
+   * takes about one pass.
+   */
+  #sorted: ConversationState[] = [];
   #isStale = true;
   #mustList = true;
   #unreadTotal = 0;
   #isLoading = false;
 
   /** Use `client.inbox`. */
-  constructor(threads: Threads, loadPage: (archived: boolean) => Promise<void>) {
-    this.#threads = threads;
+  constructor(states: ConversationStates, loadPage: (archived: boolean) => Promise<void>) {
+    this.#states = states;
     this.#loadPage = loadPage;
   }
 
-  /** Pinned first, then the latest; archived ones apart. The same array until something in the inbox changed. */
+  /**
+   * The entries: pinned conversations first, then by latest activity. Archived conversations are
+   * separate. The array stays the same object until something in the inbox changes.
+   */
   entries(archived = false): readonly InboxEntry[] {
     this.#refresh();
     return this.#part(archived).entries;
   }
 
-  /** Unread messages of what is listed here and neither archived nor muted. */
+  /**
+   * The number of unread messages in the loaded conversations that are neither archived nor muted.
+   */
   get unreadTotal(): number {
     this.#refresh();
     return this.#unreadTotal;
   }
 
-  /** Whether the server has more of the list. True before anything is known. */
+  /** Whether the server has more entries. True before the first page. */
   hasMore(archived = false): boolean {
     return this.#part(archived).cursor !== null;
   }
 
+  /** Whether `loadMore` is in progress. */
   get loading(): boolean {
     return this.#isLoading;
   }
 
-  /** The person came to the end of what is listed. Rejects when the page cannot be had. */
+  /** Loads the next page. Rejects if the request fails. */
   async loadMore(archived = false): Promise<void> {
     if (this.#isLoading || !this.hasMore(archived)) return;
     this.#isLoading = true;
@@ -81,12 +92,12 @@ export class Inbox {
     this.#part(archived).cursor = cursor;
   }
 
-  /** @internal Something about a line changed. */
-  touch(): void {
+  /** @internal An entry changed. */
+  invalidate(): void {
     this.#isStale = true;
   }
 
-  /** @internal A line came or went. */
+  /** @internal A conversation was added or removed. */
   relist(): void {
     this.#isStale = true;
     this.#mustList = true;
@@ -99,7 +110,7 @@ export class Inbox {
   #refresh(): void {
     if (!this.#isStale) return;
     this.#isStale = false;
-    if (this.#mustList) this.#sorted = [...this.#threads.all()].filter(({ isListed, entry }) => isListed && entry !== undefined);
+    if (this.#mustList) this.#sorted = [...this.#states.all()].filter(({ isListed, entry }) => isListed && entry !== undefined);
     this.#mustList = false;
     this.#sorted.sort(order);
     const main: InboxEntry[] = [];

@@ -1,11 +1,15 @@
-// Names for messages, made before the first attempt: UUIDv7, whose text sorts by time.
+// Allocates message ids before the first attempt to send: UUIDv7, whose text sorts by time. The
+// server's seqs do not belong here.
 
 let last_ms = 0;
 let count = 0;
 
 const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, "0");
 
-/** Those made by one process are in order even within a millisecond, and when the clock was set back. */
+/**
+ * Returns a new id. The ids of one process are in order, even within a millisecond and after the
+ * clock was set back.
+ */
 export function newMessageId(now_ms: number): string {
   count = now_ms > last_ms ? 0 : count + 1;
   if (count > 0xfff) {

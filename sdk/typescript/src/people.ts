@@ -1,4 +1,5 @@
-// What people are called: names that are known, and the fetching of those that are not, many at once.
+// The display names of users: caches known names and fetches unknown ones in batches. Profiles and
+// presence do not belong here.
 
 import type { Api } from "./api.ts";
 import type { Cache } from "./cache.ts";
@@ -7,33 +8,41 @@ import { codeOf } from "./errors.ts";
 import type { PersonBody } from "./generated.ts";
 import type { Person } from "./types.ts";
 
-const ASK_AFTER_MS = 20;
-const AGAIN_AFTER_MS = 30_000;
+/** How long requests for names are collected before one call. */
+const FETCH_AFTER_MS = 20;
+/** The delay after a failed call. */
+const RETRY_AFTER_MS = 30_000;
+/** Upper bound on the names of one call. */
 const PER_CALL = 100;
-/** A name that was learned longer ago is asked for again when it is next wanted. */
-const GOOD_FOR_MS = 86_400_000;
-/** Names at hand, and those of them that are remembered between visits: the latest. */
-const KEPT = 20_000;
-const KEPT_BETWEEN_VISITS = 2_000;
-/** What was answered is not asked for again within this time, so it is not let go either, however many there are. */
-const NOT_AGAIN_WITHIN_MS = 3_600_000;
+/** A name that is older than this is fetched again when it is next read. */
+const FRESH_FOR_MS = 86_400_000;
+/** Upper bounds on the cached names, and on the stored ones. The latest are kept. */
+const CACHED_NAMES = 20_000;
+const STORED_NAMES = 2_000;
+/**
+ * A name stays in the cache at least this long, beyond `CACHED_NAMES` if necessary. Otherwise a
+ * group larger than the cache would fetch its names again and again.
+ */
+const KEPT_AT_LEAST_MS = 3_600_000;
 
+/** A name as it is cached and stored. */
 export interface KnownName {
   readonly display_name: string | null;
   readonly at_ms: number;
 }
 
+/** The display names of users. Get it from `client.people`. */
 export class People {
   #api: Api;
   #changes: Changes;
   #cache: Cache;
   #now: () => number;
-  /** Those learned longest ago come first. */
+  /** The cached names, the oldest first. */
   #names = new Map<string, KnownName>();
-  #remembered = new Set<string>();
-  #wanted = new Set<string>();
+  #stored = new Set<string>();
+  #requested = new Set<string>();
   #timer: ReturnType<typeof setTimeout> | null = null;
-  /** An older server knows no names. */
+  /** Whether the server is too old to know names. */
   #isUnsupported = false;
   #isStopped = false;
 
@@ -45,14 +54,17 @@ export class People {
     this.#now = now;
   }
 
-  /** What somebody is called; their user id until the name is known, or where they gave none. May be called at every drawing. */
+  /**
+   * Returns the display name of a user. Returns the user id while the name is unknown, or if the
+   * user has none. Call it at every render; the client fetches unknown names in the background.
+   */
   name(userId: string): string {
     const known = this.#names.get(userId);
-    if (!known || this.#now() - known.at_ms > GOOD_FOR_MS) this.#want(userId);
+    if (!known || this.#now() - known.at_ms > FRESH_FOR_MS) this.#request(userId);
     return known?.display_name ?? userId;
   }
 
-  /** Whose user id, or a word of whose name, begins with the text. */
+  /** Returns users whose user id, or a word of whose name, starts with the text. */
   async search(text: string, limit = 10): Promise<readonly Person[]> {
     if (text.trim() === "") return [];
     try {
@@ -70,7 +82,7 @@ export class People {
     const oldestFirst = [...names].sort(([, one], [, other]) => one.at_ms - other.at_ms);
     for (const [userId, name] of oldestFirst) {
       this.#names.set(userId, name);
-      this.#remembered.add(userId);
+      this.#stored.add(userId);
     }
   }
 
@@ -80,53 +92,55 @@ export class People {
     if (this.#timer) clearTimeout(this.#timer);
   }
 
-  #want(userId: string): void {
-    if (this.#isUnsupported || this.#isStopped || this.#wanted.has(userId)) return;
-    this.#wanted.add(userId);
-    this.#timer ??= setTimeout(() => void this.#ask(), ASK_AFTER_MS);
+  #request(userId: string): void {
+    if (this.#isUnsupported || this.#isStopped || this.#requested.has(userId)) return;
+    this.#requested.add(userId);
+    this.#timer ??= setTimeout(() => void this.#fetchRequested(), FETCH_AFTER_MS);
   }
 
-  /** One question at a time: the timer stays until there is nobody left to ask about. */
-  async #ask(): Promise<void> {
-    const asked = [...this.#wanted].slice(0, PER_CALL);
-    let pause_ms = ASK_AFTER_MS;
+  /**
+   * Fetches the requested names, one call at a time. The timer stays set while names are missing.
+   */
+  async #fetchRequested(): Promise<void> {
+    const requested = [...this.#requested].slice(0, PER_CALL);
+    let pause_ms = FETCH_AFTER_MS;
     try {
-      const { people } = await this.#api.people(asked);
+      const { people } = await this.#api.people(requested);
       const found = new Map(people.map((person) => [person.user_id, person]));
-      this.#learn(asked.map((user_id) => found.get(user_id) ?? { user_id, display_name: null }));
-      for (const userId of asked) this.#wanted.delete(userId);
+      this.#learn(requested.map((user_id) => found.get(user_id) ?? { user_id, display_name: null }));
+      for (const userId of requested) this.#requested.delete(userId);
     } catch (error) {
       this.#isUnsupported = codeOf(error) === "not_found";
-      pause_ms = AGAIN_AFTER_MS;
+      pause_ms = RETRY_AFTER_MS;
     }
     this.#timer = null;
-    if (this.#isUnsupported || this.#isStopped || this.#wanted.size === 0) return;
-    this.#timer = setTimeout(() => void this.#ask(), pause_ms);
+    if (this.#isUnsupported || this.#isStopped || this.#requested.size === 0) return;
+    this.#timer = setTimeout(() => void this.#fetchRequested(), pause_ms);
   }
 
   #learn(people: readonly PersonBody[]): void {
-    let isNews = false;
+    let hasChanged = false;
     for (const { user_id, display_name } of people) {
-      isNews ||= this.#names.get(user_id)?.display_name !== display_name;
+      hasChanged ||= this.#names.get(user_id)?.display_name !== display_name;
       const name = { display_name, at_ms: this.#now() };
       this.#names.delete(user_id);
       this.#names.set(user_id, name);
-      this.#remembered.delete(user_id);
-      this.#remembered.add(user_id);
+      this.#stored.delete(user_id);
+      this.#stored.add(user_id);
       this.#cache.keepPerson(user_id, name);
     }
-    this.#letGo();
-    if (isNews) this.#changes.mark("people");
+    this.#evict();
+    if (hasChanged) this.#changes.add("people");
   }
 
-  #letGo(): void {
-    for (const userId of this.#remembered) {
-      if (this.#remembered.size <= KEPT_BETWEEN_VISITS) break;
-      this.#remembered.delete(userId);
+  #evict(): void {
+    for (const userId of this.#stored) {
+      if (this.#stored.size <= STORED_NAMES) break;
+      this.#stored.delete(userId);
       this.#cache.keepPerson(userId, undefined);
     }
     for (const [userId, { at_ms }] of this.#names) {
-      if (this.#names.size <= KEPT || this.#now() - at_ms < NOT_AGAIN_WITHIN_MS) break;
+      if (this.#names.size <= CACHED_NAMES || this.#now() - at_ms < KEPT_AT_LEAST_MS) break;
       this.#names.delete(userId);
     }
   }

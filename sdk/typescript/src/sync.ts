@@ -1,226 +1,248 @@
-// Keeps this device in step with the server: what is known of each conversation, what the device has of it, and the
-// fetching of what is missing.
+// Keeps this device in sync with the server: applies entries and messages to the conversations, and
+// fetches missing messages. Windows do not belong here; `history.ts` loads them.
 
-import { Acks } from "./acks.ts";
+import { ReceiptSender } from "./receipt-sender.ts";
 import type { Api } from "./api.ts";
 import type { Cache } from "./cache.ts";
 import type { Changes } from "./changes.ts";
 import { BluetickError, codeOf } from "./errors.ts";
 import type { BacklogFrame, ClientFrame, ConversationDetailBody, HelloFrame, InboxEntryBody, MemberBody, MessageBody, ReceiptsFrame, StatusFrame } from "./generated.ts";
 import type { Inbox } from "./inbox.ts";
-import { Later } from "./later.ts";
-import { Listing } from "./listing.ts";
+import { RetryTimers } from "./retry-timers.ts";
+import { InboxLoader } from "./inbox-loader.ts";
 import type { Outbox } from "./outbox.ts";
-import type { Signals } from "./signals.ts";
-import { isVoid, SMALL_GROUP } from "./thread.ts";
-import type { Thread } from "./thread.ts";
-import type { Threads } from "./threads.ts";
+import type { EphemeralState } from "./ephemeral-state.ts";
+import { isVoid, SMALL_GROUP } from "./conversation-state.ts";
+import type { ConversationState } from "./conversation-state.ts";
+import type { ConversationStates } from "./conversation-states.ts";
 import { runOf, storedMessage } from "./timeline.ts";
 import type { StoredMessage } from "./timeline.ts";
-import { Turns } from "./turns.ts";
+import { RequestQueue } from "./request-queue.ts";
 
-const POSITIONS = 200;
+/** Upper bound on the conversations in a hello. The most recently active ones are chosen. */
+const MAX_POSITIONS = 200;
+/** The number of messages of a page of missing messages. */
 const MISSING_PAGE = 100;
-/** Then it is the turn of another conversation. */
+/** Upper bound on the pages that are fetched for one conversation before another one is served. */
 const PAGES_IN_A_ROW = 5;
-/** Conversations that are asked about at a time. */
-const QUESTIONS = 4;
+/** Upper bound on the conversations that are refreshed at the same time. */
+const PARALLEL_REFRESHES = 4;
 
-const mayWorkLater = (error: unknown): boolean => !(error instanceof BluetickError) || error.isRetryable;
+const mayRetry = (error: unknown): boolean => !(error instanceof BluetickError) || error.isRetryable;
 
+/** What the sync needs from the client. */
 export interface SyncPorts {
   readonly userId: string;
   readonly random: () => number;
   readonly api: Api;
-  readonly threads: Threads;
+  readonly states: ConversationStates;
   readonly changes: Changes;
   readonly cache: Cache;
-  readonly signals: Signals;
+  readonly ephemeral: EphemeralState;
   readonly outbox: Outbox;
   readonly inbox: Inbox;
   send(frame: ClientFrame): boolean;
   isCaughtUp(): boolean;
-  /** One is not in a conversation any more. */
+  /** The user is not in the conversation any more. */
   onGone(conversationId: string): void;
-  /** The line of a conversation is known. */
-  onLearned(conversationId: string): void;
-  /** The person has read something here. */
+  /** The entry of a conversation is known. */
+  onEntryKnown(conversationId: string): void;
+  /** The user has read messages on this device. */
   onRead(conversationId: string, seq: number): void;
-  /** The window of a conversation followed what arrives, and cannot any more. */
-  onWindowLost(thread: Thread): void;
+  /** The window of a conversation no longer follows the head. */
+  onWindowLost(state: ConversationState): void;
 }
 
+/** The sync of one client. */
 export class Sync {
   #ports: SyncPorts;
-  #acks: Acks;
-  #listing: Listing;
-  #later = new Later();
-  /** Conversations that frames told of since the connection stands. */
-  #told = new Set<string>();
-  /** Unknown ones of which more was missed than was pushed. */
+  #receipts: ReceiptSender;
+  #loader: InboxLoader;
+  #retries = new RetryTimers();
+  /** Conversations with a frame on this connection. */
+  #active = new Set<string>();
+  /**
+   * Conversations without an entry for which the server pushes only a part of the missed messages.
+   */
   #behind = new Set<string>();
-  /** Of conversations whose line is still on its way, the latest of each person: the line may be older. */
-  #early = new Map<string, Map<string, StatusFrame | ReceiptsFrame>>();
-  #questions: Turns;
-  /** Fetches what is missing, one conversation after the other. */
-  #fetches: Turns;
-  /** Under which number of theirs. */
-  #askingStatuses = new Map<Thread, number>();
+  /**
+   * By conversation without an entry, the latest frame of each user. The entry may be older than
+   * these frames.
+   */
+  #earlyFrames = new Map<string, Map<string, StatusFrame | ReceiptsFrame>>();
+  #refreshes: RequestQueue;
+  /** Fetches missing messages, one conversation at a time. */
+  #fetches: RequestQueue;
+  /** The version of the statuses that a request in progress fetches. */
+  #fetchingStatuses = new Map<ConversationState, number>();
 
   constructor(ports: SyncPorts) {
     this.#ports = ports;
-    const { threads, api, inbox, changes, random } = ports;
-    this.#questions = new Turns(QUESTIONS, random);
-    this.#fetches = new Turns(1, random);
-    this.#acks = new Acks(threads, api, {
+    const { states, api, inbox, changes, random } = ports;
+    this.#refreshes = new RequestQueue(PARALLEL_REFRESHES, random);
+    this.#fetches = new RequestQueue(1, random);
+    this.#receipts = new ReceiptSender(states, api, {
       send: (frame) => ports.send(frame),
-      onTold: (id) => this.refreshSoon(threads.get(id)),
-      onDelivered: (thread) => this.#lineChanged(thread),
+      onReadReported: (id) => this.refreshSoon(states.get(id)),
+      onDelivered: (state) => this.#entryChanged(state),
     });
-    this.#listing = new Listing({
+    this.#loader = new InboxLoader({
       api,
       inbox,
-      threads,
+      states,
       changes,
-      later: this.#later,
-      learn: (entry) => this.learn(entry),
-      isNoticed: (id) => this.#told.has(id),
+      retries: this.#retries,
+      applyEntry: (entry) => this.applyEntry(entry),
+      hasActivity: (id) => this.#active.has(id),
     });
   }
 
   stop(): void {
-    this.#acks.stop();
-    this.#later.stop();
-    this.#questions.stop();
+    this.#receipts.stop();
+    this.#retries.stop();
+    this.#refreshes.stop();
     this.#fetches.stop();
   }
 
-  #lineChanged(thread: Thread): void {
+  #entryChanged(state: ConversationState): void {
     const { cache, inbox, changes } = this.#ports;
-    cache.lineChanged(thread);
-    inbox.touch();
-    changes.mark("inbox");
-    changes.markConversation(thread.id);
+    cache.entryChanged(state);
+    inbox.invalidate();
+    changes.add("inbox");
+    changes.addConversation(state.id);
   }
 
-  // The connection
+  // Connection
 
-  /** What this device has, for the hello. */
+  /** The seq that the device has of each recent conversation, for the hello. */
   positions(): NonNullable<HelloFrame["positions"]> {
-    const { cache, threads } = this.#ports;
+    const { cache, states } = this.#ports;
     const { epoch } = cache;
     if (epoch === null) return {};
-    const known = [...threads.all()].filter(({ haveSeq, entry }) => haveSeq !== null && entry !== undefined);
+    const known = [...states.all()].filter(({ haveSeq, entry }) => haveSeq !== null && entry !== undefined);
     known.sort((one, other) => (other.entry?.last_at ?? 0) - (one.entry?.last_at ?? 0));
-    return Object.fromEntries(known.slice(0, POSITIONS).map(({ id, haveSeq }) => [id, { epoch, seq: haveSeq ?? 0 }]));
+    return Object.fromEntries(known.slice(0, MAX_POSITIONS).map(({ id, haveSeq }) => [id, { epoch, seq: haveSeq ?? 0 }]));
   }
 
-  /** False when the store went back to an earlier state: what this device remembers may never have been. */
+  /**
+   * Starts a connection. Returns false if the server's store was restored to an earlier state. The
+   * device may then have messages that no longer exist, so all conversations are reset.
+   */
   welcome(epoch: number): boolean {
-    const { cache, threads, inbox, outbox, changes } = this.#ports;
-    this.#told.clear();
+    const { cache, states, inbox, outbox, changes } = this.#ports;
+    this.#active.clear();
     this.#behind.clear();
-    this.#early.clear();
-    this.lost();
-    this.#questions.resume();
+    this.#earlyFrames.clear();
+    this.disconnected();
+    this.#refreshes.resume();
     this.#fetches.resume();
     const isSame = cache.setEpoch(epoch);
     if (!isSame) {
-      for (const { id } of threads.all()) changes.markConversation(id);
-      threads.clear();
-      this.#acks.clear();
-      outbox.forgetPlaces();
+      for (const { id } of states.all()) changes.addConversation(id);
+      states.clear();
+      this.#receipts.clear();
+      outbox.resetAfterSeqs();
       inbox.relist();
     }
-    // What was remembered is shown meanwhile; with nothing to show there is nothing to wait for.
-    if (inbox.entries().length === 0) this.#listing.reload();
+    // The application shows the stored entries until the catch-up ends. Without any, load the inbox
+    // now.
+    if (inbox.entries().length === 0) this.#loader.reload();
     return isSame;
   }
 
-  /** What the frames of a connection told is complete only while it stands. */
-  lost(): void {
-    for (const thread of this.#ports.threads.all()) thread.forgetStatuses();
+  /** The statuses are complete only as long as no frame is missed. */
+  disconnected(): void {
+    for (const state of this.#ports.states.all()) state.forgetStatuses();
   }
 
   caughtUp(): void {
-    const { threads } = this.#ports;
-    for (const thread of threads.all()) this.fetchMissing(thread);
-    this.#acks.flush();
-    // Ticks, settings and membership that moved while one was away are not replayed.
-    this.#listing.reload();
-    for (const id of this.#behind) this.#questions.add(id, () => this.#learnUnlisted(threads.get(id)), false);
+    const { states } = this.#ports;
+    for (const state of states.all()) this.fetchMissing(state);
+    this.#receipts.flush();
+    // The server does not replay changes of ticks, settings and members.
+    this.#loader.reload();
+    for (const id of this.#behind) this.#refreshes.add(id, () => this.#refreshUnlisted(states.get(id)), false);
   }
 
-  // The inbox
+  // Inbox
 
-  /** The person came to the end of what is listed. */
+  /** Loads the next page of the inbox. Rejects if the request fails. */
   loadMore(archived: boolean): Promise<void> {
-    return this.#listing.loadMore(archived);
+    return this.#loader.loadMore(archived);
   }
 
-  /** The server's word about a conversation: a line of its inbox. */
-  learn(word: InboxEntryBody): void {
-    const { threads, signals, changes, inbox } = this.#ports;
-    const thread = threads.get(word.conversation_id);
-    const isNew = !thread.isListed;
-    const isNews = thread.learn(word) || isNew;
-    thread.isListed = true;
-    if (isNew) inbox.relist();
-    if (word.peer_presence && signals.notePresence(word.peer_presence)) changes.markConversation(thread.id);
-    if ((thread.entry?.my_status.last_read_seq ?? 0) > word.my_status.last_read_seq) this.#acks.add(thread.id, "read");
-    else if ((thread.haveSeq ?? 0) > word.my_status.last_delivered_seq) this.#acks.add(thread.id);
-    this.fetchMissing(thread);
-    if (isNews) this.#lineChanged(thread);
-    this.#noteEarly(thread.id);
-    this.#ports.onLearned(thread.id);
+  /** Applies an inbox entry from the server. */
+  applyEntry(serverEntry: InboxEntryBody): void {
+    const { states, ephemeral, changes, inbox } = this.#ports;
+    const state = states.get(serverEntry.conversation_id);
+    const isNewlyListed = !state.isListed;
+    const hasChanged = state.applyServerEntry(serverEntry) || isNewlyListed;
+    state.isListed = true;
+    if (isNewlyListed) inbox.relist();
+    if (serverEntry.peer_presence && ephemeral.notePresence(serverEntry.peer_presence)) changes.addConversation(state.id);
+    if ((state.entry?.my_status.last_read_seq ?? 0) > serverEntry.my_status.last_read_seq) this.#receipts.add(state.id, "read");
+    else if ((state.haveSeq ?? 0) > serverEntry.my_status.last_delivered_seq) this.#receipts.add(state.id);
+    this.fetchMissing(state);
+    if (hasChanged) this.#entryChanged(state);
+    this.#applyEarlyFrames(state.id);
+    this.#ports.onEntryKnown(state.id);
   }
 
-  #noteEarly(conversationId: string): void {
-    const early = this.#early.get(conversationId);
-    this.#early.delete(conversationId);
+  #applyEarlyFrames(conversationId: string): void {
+    const early = this.#earlyFrames.get(conversationId);
+    this.#earlyFrames.delete(conversationId);
     for (const frame of early?.values() ?? []) {
       if (frame.type === "status") this.noteStatus(frame);
       else this.noteReceipts(frame);
     }
   }
 
-  /** The thread of a frame; nothing where its line is not known yet, and the frame is kept for it. */
-  #placeOf(frame: StatusFrame | ReceiptsFrame): Thread | undefined {
-    const thread = this.#ports.threads.known(frame.conversation_id);
-    if (thread?.entry) return thread;
-    const early = this.#early.get(frame.conversation_id) ?? new Map<string, StatusFrame | ReceiptsFrame>();
-    this.#early.set(frame.conversation_id, early.set(frame.type === "status" ? frame.user_id : "", frame));
+  /**
+   * Returns the conversation of a frame. If its entry is unknown, keeps the frame for later and
+   * returns undefined.
+   */
+  #stateFor(frame: StatusFrame | ReceiptsFrame): ConversationState | undefined {
+    const state = this.#ports.states.known(frame.conversation_id);
+    if (state?.entry) return state;
+    const early = this.#earlyFrames.get(frame.conversation_id) ?? new Map<string, StatusFrame | ReceiptsFrame>();
+    this.#earlyFrames.set(frame.conversation_id, early.set(frame.type === "status" ? frame.user_id : "", frame));
     return undefined;
   }
 
-  /** A frame told of the conversation, so that it stays in the list whatever an older page says. */
-  noticed(conversationId: string): void {
-    this.#told.add(conversationId);
+  /**
+   * Records a frame about the conversation. A reload of the inbox then keeps the conversation even
+   * if an older page does not list it.
+   */
+  noteActivity(conversationId: string): void {
+    this.#active.add(conversationId);
   }
 
   // One conversation
 
-  /** Asks about one conversation, wherever in the list it is. Rejects when it cannot be had. */
-  async refresh(thread: Thread): Promise<readonly MemberBody[]> {
+  /**
+   * Fetches the entry of one conversation and returns its members. Rejects if the request fails.
+   */
+  async refresh(state: ConversationState): Promise<readonly MemberBody[]> {
     const { api } = this.#ports;
-    this.noticed(thread.id);
+    this.noteActivity(state.id);
     try {
-      const detail = await api.conversation(thread.id);
-      // Fetched first: a line that tells of a message shows it.
-      const isBehind = (thread.entry?.last_message?.seq ?? 0) < detail.head_seq;
-      const newest = isBehind ? await this.#newestMessage(thread.id, detail.head_seq) : undefined;
-      this.learn(this.#lineOf(detail, thread));
-      if (newest) thread.noteMessage(storedMessage(newest));
+      const detail = await api.conversation(state.id);
+      // Fetch the message first, because an entry shows its last message.
+      const isBehind = (state.entry?.last_message?.seq ?? 0) < detail.head_seq;
+      const newest = isBehind ? await this.#newestMessage(state.id, detail.head_seq) : undefined;
+      this.applyEntry(this.#entryOf(detail, state));
+      if (newest) state.noteMessage(storedMessage(newest));
       return detail.members;
     } catch (error) {
-      if (codeOf(error) === "conversation_not_found") this.#ports.onGone(thread.id);
+      if (codeOf(error) === "conversation_not_found") this.#ports.onGone(state.id);
       throw error;
     }
   }
 
   /**
-   * What a line tells of: the newest that is no void. Where there are only voids, nothing. Never one the line does not know
-   * of: the messages in between would count as known, and be missing from the count of the unread.
+   * Returns the newest message at or below `headSeq` that is not a void, or undefined if there is
+   * none. A message above `headSeq` would make the messages in between count as known, and the
+   * unread count would miss them.
    */
   async #newestMessage(conversationId: string, headSeq: number): Promise<MessageBody | undefined> {
     const { api } = this.#ports;
@@ -230,220 +252,234 @@ export class Sync {
     return (await api.messages(conversationId, { before_seq, limit: MISSING_PAGE })).messages.find((message) => !isVoid(message));
   }
 
-  #lineOf({ members, head_seq, created_at: _, created_by: __, ...detail }: ConversationDetailBody, { entry }: Thread): InboxEntryBody {
+  #entryOf({ members, head_seq, created_at: _, created_by: __, ...detail }: ConversationDetailBody, { entry }: ConversationState): InboxEntryBody {
     const first_seq = members.find(({ user_id }) => user_id === this.#ports.userId)?.joined_seq ?? 1;
     const { last_message = null, preview = "" } = entry ?? {};
-    const peer_presence = (detail.peer !== null && this.#ports.signals.presence(detail.peer)) || null;
+    const peer_presence = (detail.peer !== null && this.#ports.ephemeral.presence(detail.peer)) || null;
     return { ...detail, first_seq, last_seq: head_seq, last_message, preview, peer_presence };
   }
 
-  /** The same in a while, once for many wishes. */
-  refreshSoon(thread: Thread): void {
-    this.#questions.add(thread.id, () => this.#refreshOrGiveUp(thread));
+  /** Refreshes a conversation in the background, once for many calls. */
+  refreshSoon(state: ConversationState): void {
+    this.#refreshes.add(state.id, () => this.#refreshOrGiveUp(state));
   }
 
-  async #refreshOrGiveUp(thread: Thread): Promise<void> {
+  async #refreshOrGiveUp(state: ConversationState): Promise<void> {
     try {
-      await this.refresh(thread);
+      await this.refresh(state);
     } catch (error) {
-      if (mayWorkLater(error)) throw error;
+      if (mayRetry(error)) throw error;
     }
   }
 
-  /** The list may have told of it meanwhile. */
-  async #learnUnlisted(thread: Thread): Promise<void> {
-    if (!thread.isListed) await this.#refreshOrGiveUp(thread);
+  /** A page of the inbox may have listed it meanwhile. */
+  async #refreshUnlisted(state: ConversationState): Promise<void> {
+    if (!state.isListed) await this.#refreshOrGiveUp(state);
   }
 
   noteStatus(frame: StatusFrame): void {
-    const thread = this.#placeOf(frame);
-    if (!thread) return;
-    const wish = thread.noteStatus(frame);
-    this.#lineChanged(thread);
-    if (wish === "entry") this.refreshSoon(thread);
-    else if (wish === "statuses") void this.#askStatuses(thread);
+    const state = this.#stateFor(frame);
+    if (!state) return;
+    const needed = state.noteStatus(frame);
+    this.#entryChanged(state);
+    if (needed === "entry") this.refreshSoon(state);
+    else if (needed === "statuses") void this.#fetchStatuses(state);
   }
 
-  /** Once for a small group: from then on the frames say enough. An answer that is never had holds up no later question. */
-  async #askStatuses(thread: Thread): Promise<void> {
-    const number = thread.statusesNumber;
-    if (this.#later.isStopped || this.#askingStatuses.get(thread) === number) return;
-    this.#askingStatuses.set(thread, number);
+  /**
+   * Fetches the read states of a small group once; later frames are enough. A request without an
+   * answer does not block one for a newer version.
+   */
+  async #fetchStatuses(state: ConversationState): Promise<void> {
+    const version = state.statusesVersion;
+    if (this.#retries.isStopped || this.#fetchingStatuses.get(state) === version) return;
+    this.#fetchingStatuses.set(state, version);
     try {
-      const { members } = await this.#ports.api.statuses(thread.id);
-      if (number === thread.statusesNumber) {
-        thread.noteStatuses(members);
-        this.#lineChanged(thread);
+      const { members } = await this.#ports.api.statuses(state.id);
+      if (version === state.statusesVersion) {
+        state.noteStatuses(members);
+        this.#entryChanged(state);
       }
     } catch (error) {
-      if (mayWorkLater(error)) this.#later.again(() => this.bringTicksUpToDate(thread), error);
+      if (mayRetry(error)) this.#retries.retry(() => this.bringTicksUpToDate(state), error);
     }
-    if (this.#askingStatuses.get(thread) === number) this.#askingStatuses.delete(thread);
-    // Members changed, or a pause was made, while the answer was on its way.
-    if (number !== thread.statusesNumber) this.bringTicksUpToDate(thread);
+    if (this.#fetchingStatuses.get(state) === version) this.#fetchingStatuses.delete(state);
+    // Members changed or the connection was lost before the answer.
+    if (version !== state.statusesVersion) this.bringTicksUpToDate(state);
   }
 
-  /** Where a tick at hand depends on who has come how far, and that is not known. */
-  bringTicksUpToDate(thread: Thread): void {
-    if (thread.lacksStatuses) void this.#askStatuses(thread);
+  /** Fetches the read states if a tick depends on them and they are unknown. */
+  bringTicksUpToDate(state: ConversationState): void {
+    if (state.lacksStatuses) void this.#fetchStatuses(state);
   }
 
   noteReceipts(frame: ReceiptsFrame): void {
-    const thread = this.#placeOf(frame);
-    if (!thread) return;
-    thread.noteReceipts(frame);
-    this.#lineChanged(thread);
+    const state = this.#stateFor(frame);
+    if (!state) return;
+    state.noteReceipts(frame);
+    this.#entryChanged(state);
   }
 
-  /** There is a message of which only the place is known. */
+  /** Records that a message exists whose content is unknown. */
   noteHead(conversationId: string, seq: number): void {
-    const thread = this.#ports.threads.get(conversationId);
-    thread.noteHead(seq);
-    this.fetchMissing(thread);
+    const state = this.#ports.states.get(conversationId);
+    state.noteHead(seq);
+    this.fetchMissing(state);
   }
 
   forget(conversationId: string): void {
-    const { threads, cache, inbox, changes } = this.#ports;
-    const thread = threads.known(conversationId);
-    this.#told.delete(conversationId);
+    const { states, cache, inbox, changes } = this.#ports;
+    const state = states.known(conversationId);
+    this.#active.delete(conversationId);
     this.#behind.delete(conversationId);
-    this.#early.delete(conversationId);
-    this.#acks.forget(conversationId);
-    if (!thread) return;
-    cache.forget(thread);
-    thread.reset();
+    this.#earlyFrames.delete(conversationId);
+    this.#receipts.forget(conversationId);
+    if (!state) return;
+    cache.forget(state);
+    state.reset();
     inbox.relist();
-    changes.mark("inbox");
-    changes.markConversation(conversationId);
+    changes.add("inbox");
+    changes.addConversation(conversationId);
   }
 
-  // What this device has
+  // Messages
 
-  /** A message is here. One of which the server was told by sending it needs no ack. */
-  take(message: StoredMessage, needsAck = true): void {
-    const { threads, cache, outbox, changes, inbox, isCaughtUp } = this.#ports;
-    const thread = threads.get(message.conversation_id);
-    this.noticed(thread.id);
+  /**
+   * Applies a message. `needsReceipt` is false if the server knows that this device has it, because
+   * this device sent it.
+   */
+  applyMessage(message: StoredMessage, needsReceipt = true): void {
+    const { states, cache, outbox, changes, inbox, isCaughtUp } = this.#ports;
+    const state = states.get(message.conversation_id);
+    this.noteActivity(state.id);
     outbox.noteStoredByServer([message]);
-    const { entry } = thread;
-    thread.noteMessage(message);
-    const wasLive = thread.timeline.isLive;
-    const isWhole = thread.receive(message);
-    if (wasLive && !thread.timeline.isLive) this.#ports.onWindowLost(thread);
-    // The one who was furthest behind may have left.
+    const { entry } = state;
+    state.noteMessage(message);
+    const wasLive = state.timeline.isLive;
+    const isWhole = state.receive(message);
+    if (wasLive && !state.timeline.isLive) this.#ports.onWindowLost(state);
+    // The slowest member may have left.
     if (message.content_type === "system") {
-      this.bringTicksUpToDate(thread);
-      // A count kept by hearsay drifts where a notice was only skipped over; of a large group the answer is large.
-      if (isCaughtUp() && (thread.entry?.member_count ?? 0) <= SMALL_GROUP) this.refreshSoon(thread);
+      this.bringTicksUpToDate(state);
+      // The member count is wrong if a page skipped a notice, so fetch it. Not for a large group,
+      // because the answer lists every member.
+      if (isCaughtUp() && (state.entry?.member_count ?? 0) <= SMALL_GROUP) this.refreshSoon(state);
     }
-    threads.used(thread);
-    cache.messagesChanged(thread);
-    changes.markConversation(thread.id);
-    if (thread.entry !== entry) {
-      inbox.touch();
-      changes.mark("inbox");
+    states.used(state);
+    cache.messagesChanged(state);
+    changes.addConversation(state.id);
+    if (state.entry !== entry) {
+      inbox.invalidate();
+      changes.add("inbox");
     }
-    if (!isWhole) this.fetchMissing(thread);
-    // The backlog may be of many conversations far down the list; what comes later belongs to its top.
-    if (!thread.isListed && isCaughtUp()) this.refreshSoon(thread);
-    if (needsAck) this.#acks.add(thread.id);
+    if (!isWhole) this.fetchMissing(state);
+    // During the catch-up, the message may belong to a conversation far down the list. Later
+    // messages belong to its top.
+    if (!state.isListed && isCaughtUp()) this.refreshSoon(state);
+    if (needsReceipt) this.#receipts.add(state.id);
   }
 
-  /** Another client of the same storage has sent it. What lies before it comes by this client's own connection. */
-  takeFromTab(message: StoredMessage): void {
-    const { threads, changes } = this.#ports;
-    const thread = threads.known(message.conversation_id);
-    if (!thread || thread.haveSeq === null) return;
-    if (message.seq <= thread.haveSeq + 1) {
-      this.take(message, false);
+  /**
+   * Applies a message that another client of the same storage sent. The messages before it arrive
+   * on this client's own connection.
+   */
+  applyMessageFromTab(message: StoredMessage): void {
+    const { states, changes } = this.#ports;
+    const state = states.known(message.conversation_id);
+    if (!state || state.haveSeq === null) return;
+    if (message.seq <= state.haveSeq + 1) {
+      this.applyMessage(message, false);
       return;
     }
-    thread.timeline.keepEarly(message);
-    thread.touch();
-    changes.markConversation(thread.id);
+    state.timeline.keepEarly(message);
+    state.invalidate();
+    changes.addConversation(state.id);
   }
 
-  /** A page of history was read. */
-  notePage(thread: Thread, run: readonly StoredMessage[]): void {
-    const { threads, cache, outbox } = this.#ports;
+  /** Records a page of history. */
+  notePage(state: ConversationState, run: readonly StoredMessage[]): void {
+    const { states, cache, outbox } = this.#ports;
     outbox.noteStoredByServer(run);
     const [from, to] = [run[0]?.seq ?? 0, run.at(-1)?.seq ?? 0];
-    if (thread.haveSeq !== null && from <= thread.haveSeq + 1 && to > thread.haveSeq) {
-      for (const message of run) if (message.seq > thread.haveSeq) thread.noteMembers(message);
-      thread.haveAtLeast(to);
-      this.#acks.add(thread.id);
+    if (state.haveSeq !== null && from <= state.haveSeq + 1 && to > state.haveSeq) {
+      for (const message of run) if (message.seq > state.haveSeq) state.noteMembers(message);
+      state.haveAtLeast(to);
+      this.#receipts.add(state.id);
     }
-    threads.used(thread);
-    cache.messagesChanged(thread);
-    // While one's own messages were not at hand, nobody minded their ticks.
-    if (thread.openCount > 0) this.bringTicksUpToDate(thread);
+    states.used(state);
+    cache.messagesChanged(state);
+    // Ticks were not tracked while the user's own messages were not loaded.
+    if (state.openCount > 0) this.bringTicksUpToDate(state);
   }
 
-  markRead(thread: Thread, upToSeq: number): void {
-    const { entry } = thread;
+  markRead(state: ConversationState, upToSeq: number): void {
+    const { entry } = state;
     if (!entry) return;
-    // What comes before a message of one's own counts as read already.
+    // The server counts everything before the user's own message as read.
     if (entry.unread === 0 && entry.last_message?.sender_id === this.#ports.userId) return;
     const seq = Math.min(Math.floor(upToSeq), entry.last_seq);
-    // Also false for what is no number.
+    // Also refuses NaN.
     if (!(seq > 0)) return;
-    const outcome = thread.readHere(seq);
+    const outcome = state.readHere(seq);
     if (outcome === "none") return;
-    this.#acks.add(thread.id, "read", outcome === "unsure");
-    this.#lineChanged(thread);
-    this.#ports.onRead(thread.id, seq);
+    this.#receipts.add(state.id, "read", outcome === "unknown");
+    this.#entryChanged(state);
+    this.#ports.onRead(state.id, seq);
   }
 
-  /** Another client of the same storage has told the server. */
+  /** Another client of the same storage reported this read state to the server. */
   noteRead(conversationId: string, seq: number): void {
-    const thread = this.#ports.threads.known(conversationId);
-    if (thread && thread.readHere(seq) !== "none") this.#lineChanged(thread);
+    const state = this.#ports.states.known(conversationId);
+    if (state && state.readHere(seq) !== "none") this.#entryChanged(state);
   }
 
-  /** An ack was refused for now. */
-  tellAgain(conversationId: string, error: unknown): void {
-    this.#later.again(() => this.#acks.add(conversationId, "read"), error);
+  /**
+   * Sends the receipts of a conversation again later, because the server refused them temporarily.
+   */
+  resendReceipts(conversationId: string, error: unknown): void {
+    this.#retries.retry(() => this.#receipts.add(conversationId, "read"), error);
   }
 
-  /** More was missed than is pushed. */
+  /** Records that the server pushes only a part of the missed messages. */
   noteBehind({ conversation_id, head_seq, next_after_seq }: BacklogFrame): void {
-    const thread = this.#ports.threads.get(conversation_id);
-    this.noticed(conversation_id);
-    // What is pushed next lies beyond the gap, and must not count as following on what the device has.
-    thread.haveSeq ??= next_after_seq;
-    if (thread.entry) thread.noteHead(head_seq);
+    const state = this.#ports.states.get(conversation_id);
+    this.noteActivity(conversation_id);
+    // The pushed messages are after the gap, so they must not count as following what the device
+    // has.
+    state.haveSeq ??= next_after_seq;
+    if (state.entry) state.noteHead(head_seq);
     else this.#behind.add(conversation_id);
   }
 
-  /** One conversation after the other. While the backlog comes in, what is missing may still be in it. */
-  fetchMissing(thread: Thread): void {
-    if (this.#ports.isCaughtUp() && thread.isMissingSome) this.#fetches.add(thread.id, () => this.#fetchSome(thread));
+  /** Fetches missing messages, unless the catch-up may still push them. */
+  fetchMissing(state: ConversationState): void {
+    if (this.#ports.isCaughtUp() && state.isMissingSome) this.#fetches.add(state.id, () => this.#fetchSome(state));
   }
 
-  async #fetchSome(thread: Thread): Promise<void> {
+  async #fetchSome(state: ConversationState): Promise<void> {
     let mayBeMore = true;
     try {
-      for (let page = 0; mayBeMore && page < PAGES_IN_A_ROW; page += 1) mayBeMore = await this.#fetchAfter(thread);
+      for (let page = 0; mayBeMore && page < PAGES_IN_A_ROW; page += 1) mayBeMore = await this.#fetchAfter(state);
     } catch (error) {
       mayBeMore = false;
-      if (codeOf(error) === "conversation_not_found") this.#ports.onGone(thread.id);
-      else if (mayWorkLater(error)) throw error;
+      if (codeOf(error) === "conversation_not_found") this.#ports.onGone(state.id);
+      else if (mayRetry(error)) throw error;
     }
-    if (mayBeMore) this.fetchMissing(thread);
+    if (mayBeMore) this.fetchMissing(state);
   }
 
-  /** Whether there may be more. */
-  async #fetchAfter(thread: Thread): Promise<boolean> {
+  /** Fetches one page of missing messages. Returns whether there may be more. */
+  async #fetchAfter(state: ConversationState): Promise<boolean> {
     const { api, isCaughtUp } = this.#ports;
-    if (this.#later.isStopped || !isCaughtUp() || !thread.isMissingSome) return false;
-    const after_seq = thread.haveSeq ?? 0;
-    const page = await api.messages(thread.id, { after_seq, limit: MISSING_PAGE });
-    if (!thread.entry) return false;
+    if (this.#retries.isStopped || !isCaughtUp() || !state.isMissingSome) return false;
+    const after_seq = state.haveSeq ?? 0;
+    const page = await api.messages(state.id, { after_seq, limit: MISSING_PAGE });
+    if (!state.entry) return false;
     const run = runOf(page);
-    // A page proves that nothing one may see lies before its first message, or at all.
+    // A page proves that the user may see no message between `after_seq` and its first message.
     const first = run[0]?.seq ?? page.head_seq + 1;
-    thread.haveAtLeast(Math.min(first, page.head_seq + 1) - 1);
-    for (const message of run) this.take(message);
-    return (thread.haveSeq ?? 0) > after_seq;
+    state.haveAtLeast(Math.min(first, page.head_seq + 1) - 1);
+    for (const message of run) this.applyMessage(message);
+    return (state.haveSeq ?? 0) > after_seq;
   }
 }

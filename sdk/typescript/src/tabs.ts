@@ -1,17 +1,19 @@
-// Clients that share one storage, such as two tabs of one person: who is alive, and telling each other what changed. An
-// owner is alive as long as it holds the lock of its name; nobody has to say goodbye.
+// Coordinates clients that share one storage, such as two tabs of one user: which of them are
+// running, and what changed. A client holds a lock with its name while it runs, so a crash releases
+// the lock. What a client does with a message does not belong here.
 
 import type { StoredMessage } from "./timeline.ts";
 
-/** What one tells the others. */
+/** A message to the other clients. */
 export type TabMessage =
   | { readonly type: "outbox"; readonly record: unknown }
-  /** It is with the server (then with its place there) or was taken back. */
+  /** The server has stored the message (`message` then has its seq), or the user cancelled it. */
   | { readonly type: "settled"; readonly messageId: string; readonly conversationId: string; readonly message: StoredMessage | null }
   | { readonly type: "read"; readonly conversationId: string; readonly seq: number }
-  /** The person has logged out, and the storage is to hold nothing of them. */
+  /** The user has logged out, and the storage must not hold data of the user. */
   | { readonly type: "forgotten" };
 
+/** The connection of one client to the others. */
 export class Tabs {
   readonly ownerId: string;
   #name: string | null;
@@ -19,9 +21,9 @@ export class Tabs {
   #locks: LockManager | null;
   #release: (() => void) | null = null;
   #watched = new Set<string>();
-  #ending = new AbortController();
+  #stopped = new AbortController();
 
-  /** Without a name nobody else can see the storage. */
+  /** Without a `sharedName`, no other client can use the storage. */
   constructor(sharedName: string | undefined, scope: string, ownerId: string) {
     this.ownerId = ownerId;
     this.#name = sharedName === undefined ? null : `bluetick ${sharedName} ${scope}`;
@@ -49,12 +51,12 @@ export class Tabs {
     return `${this.#name} ${ownerId}`;
   }
 
-  /** Without locks nobody can know who is alive. */
+  /** Whether this client can find out that another one has ended. Requires Web Locks. */
   get canWatch(): boolean {
     return this.#locks !== null;
   }
 
-  /** Calls back when an owner is gone: at once where it already is. */
+  /** Calls back when an owner has ended; immediately if it has ended before. */
   whenGone(ownerId: string, then: () => void): void {
     if (!this.#locks || ownerId === this.ownerId || this.#watched.has(ownerId)) return;
     this.#watched.add(ownerId);
@@ -62,16 +64,16 @@ export class Tabs {
       this.#watched.delete(ownerId);
       then();
     };
-    // The lock is given to us when its holder has let go of it; we want nothing but to know.
-    this.#locks.request(this.#lockOf(ownerId), { signal: this.#ending.signal }, done).catch(() => {});
+    // The browser grants the lock when its owner has released it. The callback releases it at once.
+    this.#locks.request(this.#lockOf(ownerId), { signal: this.#stopped.signal }, done).catch(() => {});
   }
 
-  tell(message: TabMessage): void {
+  publish(message: TabMessage): void {
     this.#channel?.postMessage(message);
   }
 
   stop(): void {
-    this.#ending.abort();
+    this.#stopped.abort();
     this.#release?.();
     this.#channel?.close();
     this.#channel = null;

@@ -1,18 +1,19 @@
-// The stored messages of one conversation that are at hand: one run without a gap, so the message with a seq is found by
-// counting, and nothing is ever there twice. It fetches nothing itself.
+// The loaded messages of one conversation: consecutive seqs, each once, so a message is found by
+// its index. Network calls and the inbox entry do not belong here.
 
 import type { MessageBody, PageBody } from "./generated.ts";
 import type { TimelineMessage } from "./types.ts";
 
-/** A stored message as it is shown. */
+/** A stored message, as applications see it. */
 export type StoredMessage = TimelineMessage & { readonly seq: number; readonly received_at: number };
 
+/** Converts a message of the server. */
 export function storedMessage(body: MessageBody): StoredMessage {
   const { conversation_id, seq, message_id, sender_id, receiver_id, content, content_type, timestamp, received_at } = body;
   return { conversation_id, seq, message_id, sender_id, receiver_id, content, content_type, timestamp, received_at, state: "sent", failure: null };
 }
 
-/** Oldest first, and only as far as no seq is left out. */
+/** Returns the messages of a page, the oldest first, up to the first gap. */
 export function runOf(page: PageBody): StoredMessage[] {
   const messages = page.messages.map(storedMessage).sort((one, other) => one.seq - other.seq);
   const first = messages[0]?.seq ?? 0;
@@ -20,22 +21,29 @@ export function runOf(page: PageBody): StoredMessage[] {
   return end < 0 ? messages : messages.slice(0, end);
 }
 
-/** Messages that came before one they must follow. Beyond this they are fetched again. */
+/**
+ * Upper bound on the early messages, whose predecessors are missing. Messages beyond it are fetched
+ * again.
+ */
 const EARLY_LIMIT = 1_000;
-/** An open conversation in which much arrives is cut to half of this at its old end. */
+/**
+ * Upper bound on the messages of a window that follows the head. Beyond it, the older half is
+ * dropped.
+ */
 const LIMIT = 2_000;
-/** How many of the newest messages stay at hand while the window shows another place. */
+/** Upper bound on the newest messages that are kept while the window is elsewhere. */
 const TAIL = 200;
 
+/** The loaded messages of one conversation. */
 export class Timeline {
-  /** messages[index].seq is always fromSeq + index. */
+  /** `messages[index].seq` is always `fromSeq + index`. */
   messages: StoredMessage[] = [];
-  /** What arrives is appended. */
+  /** Whether the window follows the head, so that new messages are appended. */
   isLive = false;
-  /** Nothing lies before the first message here. */
+  /** Whether the first message is the oldest that the user may see. */
   reachesStart = false;
   #early = new Map<number, StoredMessage>();
-  /** The newest messages, without a gap, while the window shows another place. */
+  /** The newest consecutive messages while the window is elsewhere. */
   #tail: StoredMessage[] = [];
 
   get fromSeq(): number {
@@ -46,17 +54,17 @@ export class Timeline {
     return this.messages.at(-1)?.seq ?? 0;
   }
 
-  /** Whether every message above `afterSeq` up to `upToSeq` is here. */
+  /** Whether the window holds every message above `afterSeq` up to `upToSeq`. */
   covers(afterSeq: number, upToSeq: number): boolean {
     return this.messages.length > 0 && this.fromSeq <= afterSeq + 1 && upToSeq <= this.toSeq;
   }
 
-  /** Those above a seq; nothing is copied that lies below. */
+  /** Returns the messages above a seq. The cost does not depend on the messages below. */
   above(seq: number): StoredMessage[] {
     return this.messages.slice(Math.max(0, seq + 1 - this.fromSeq));
   }
 
-  /** Keeps a message that has come too early until the ones before it are here. */
+  /** Keeps a message whose predecessors are missing. */
   keepEarly(message: StoredMessage): void {
     if (this.#early.size < EARLY_LIMIT) this.#early.set(message.seq, message);
   }
@@ -65,18 +73,18 @@ export class Timeline {
     return this.#early.has(seq);
   }
 
-  /** Lets go of early ones that nobody waits for any more. */
+  /** Drops the early messages up to a seq. */
   forgetEarly(upToSeq: number): void {
     if (this.#early.size === 0) return;
     for (const seq of this.#early.keys()) if (seq <= upToSeq) this.#early.delete(seq);
   }
 
-  /** In order. */
+  /** The early messages, the oldest first. */
   get early(): StoredMessage[] {
     return this.#early.size === 0 ? [] : [...this.#early.values()].sort((one, other) => one.seq - other.seq);
   }
 
-  /** A message that has just come, and the early ones around it. False when it changes nothing here. */
+  /** Appends a new message and the early ones next to it. Returns whether the window changed. */
   append(message: StoredMessage): boolean {
     if (this.messages.length === 0) {
       this.isLive = true;
@@ -88,14 +96,16 @@ export class Timeline {
     return true;
   }
 
-  /** Keeps a message that arrives while the window shows another place, and the early ones after it. */
+  /** Keeps a new message and the early ones after it while the window is elsewhere. */
   keepTail(message: StoredMessage): void {
     if (this.isLive || message.seq !== (this.#tail.at(-1)?.seq ?? 0) + 1) return;
     for (let next: StoredMessage | undefined = message; next; next = this.#early.get(next.seq + 1)) this.#tail.push(next);
     if (this.#tail.length > 2 * TAIL) this.#tail = this.#tail.slice(-TAIL);
   }
 
-  /** Shows the newest messages that were kept. False where they do not reach `headSeq`. */
+  /**
+   * Moves the window to the kept newest messages. Returns false if these do not reach `headSeq`.
+   */
   showTail(headSeq: number): boolean {
     const [first] = this.#tail;
     if (this.isLive || !first || (this.#tail.at(-1)?.seq ?? 0) < headSeq) return this.isLive;
@@ -103,12 +113,12 @@ export class Timeline {
     return true;
   }
 
-  /** The window is about to leave the newest messages. */
+  /** Keeps the newest messages before the window moves elsewhere. */
   #leaveEnd(): void {
     if (this.isLive) this.#tail = this.messages.slice(-TAIL);
   }
 
-  /** Joins the newest page to what is here, or starts over with it when the two do not touch. */
+  /** Joins the newest page with the window. Replaces the window if the two do not touch. */
   takeNewest(page: PageBody, headSeq: number): void {
     const run = runOf(page);
     const [from, to] = [run[0]?.seq ?? 0, run.at(-1)?.seq ?? 0];
@@ -120,7 +130,10 @@ export class Timeline {
     this.isLive = this.toSeq >= headSeq;
   }
 
-  /** A message never changes, but its content may have been deleted since, or be readable again. */
+  /**
+   * Returns the window with changed contents. A message is immutable, but its content can be
+   * deleted, or become readable again.
+   */
   #renewed(run: readonly StoredMessage[]): StoredMessage[] {
     const changed = run.filter(({ seq, content_type }) => (this.messages[seq - this.fromSeq]?.content_type ?? content_type) !== content_type);
     if (changed.length === 0) return this.messages;
@@ -129,6 +142,7 @@ export class Timeline {
     return messages;
   }
 
+  /** Puts an older page before the window. */
   takeOlder(page: PageBody): void {
     const run = runOf(page).filter(({ seq }) => this.messages.length === 0 || seq < this.fromSeq);
     if (run.length > 0 && this.messages.length > 0 && run.at(-1)?.seq !== this.fromSeq - 1) return;
@@ -136,13 +150,13 @@ export class Timeline {
     this.reachesStart = page.next_before_seq === null;
   }
 
-  /** `headSeq` is the newest message anybody has told of. */
+  /** Appends a newer page. `headSeq` is the highest known seq. */
   takeNewer(page: PageBody, headSeq: number): void {
     this.#extend(runOf(page));
     this.isLive ||= this.toSeq >= headSeq;
   }
 
-  /** What was remembered goes before what has come since, if the two touch. */
+  /** Puts stored messages before the window, if the two touch. */
   restore(run: StoredMessage[], reachesStart: boolean, isLive: boolean): void {
     if (this.messages.length === 0) return this.replace(run, reachesStart, isLive);
     const older = run.filter(({ seq }) => seq < this.fromSeq);
@@ -151,7 +165,7 @@ export class Timeline {
     this.reachesStart = reachesStart;
   }
 
-  /** Shows another place. */
+  /** Moves the window to other messages. */
   replace(run: StoredMessage[], reachesStart: boolean, isLive: boolean): void {
     if (!isLive) this.#leaveEnd();
     this.messages = run;
@@ -164,7 +178,7 @@ export class Timeline {
     for (let next = this.#early.get(this.toSeq + 1); next; next = this.#early.get(next.seq + 1)) this.messages.push(next);
   }
 
-  /** Cuts one end off. False when nothing had to go. */
+  /** Removes messages from one end. Returns whether there was anything to remove. */
   trim(max: number, keep: "newer" | "older"): boolean {
     const excess = this.messages.length - max;
     if (excess <= 0) return false;

@@ -1,71 +1,85 @@
-// The words of the public surface. What comes from the server keeps the names the server gives its fields; what this
-// library adds has names of its own. No behaviour belongs here.
+// The types of the public API. Fields that come from the server keep the server's names. Behaviour
+// does not belong here.
 
-import type { BoundariesBody, InboxEntryBody, MemberBody, MessageBody, PreferenceRequest, PresenceBody } from "./generated.ts";
+import type { InboxEntryBody, MemberBody, MessageBody, PreferenceRequest, PresenceBody } from "./generated.ts";
 import type { Storage } from "./storage/storage.ts";
 
-/** A line of the inbox. A new object whenever something about it changed, so that `===` tells. */
+/** An entry of the inbox. Every change creates a new object, so compare with `===`. */
 export type InboxEntry = Readonly<InboxEntryBody>;
-export type Boundaries = Readonly<BoundariesBody>;
+/** How far a user has come in a conversation: the highest delivered and the highest read seq. */
+export type ReadState = Readonly<InboxEntryBody["my_status"]>;
+/** @deprecated Use `ReadState`. */
+export type Boundaries = ReadState;
 export type Presence = Readonly<PresenceBody>;
 export type Member = Readonly<MemberBody>;
-/** What a member sets for itself in one conversation: pinned, muted, archived, read_receipts. */
+/** The user's settings for one conversation: pinned, muted, archived, read_receipts. */
 export type Settings = PreferenceRequest;
 
-/** `sent` is also the state of everything others wrote. */
+/** The state of a message. Messages from others are always `sent`. */
 export type MessageState = "queued" | "sending" | "sent" | "failed";
 
 /** Why a message has no content. */
 export type Absence = "erased" | "lost";
 
-/** What is drawn beside a message: a clock, one tick, two, two blue ones, or a warning. */
+/** The symbol beside a message: a clock, one tick, two ticks, two blue ticks, or a warning. */
 export type Tick = "queued" | "sent" | "delivered" | "read" | "failed";
 
-/** Why the server does not take a message now. It is tried again by itself. */
+/** Why the server refuses a message temporarily. The client retries automatically. */
 export interface WaitingFor {
-  /** Such as `rate_limited`, `store_unavailable`, `overloaded`. */
+  /** An error code, such as `rate_limited`, `store_unavailable` or `overloaded`. */
   readonly code: string;
-  /** For people. */
+  /** A sentence for users. */
   readonly message: string;
 }
 
-/** What of one conversation is not with the server yet. */
+/** A summary of the outbox for one conversation. */
 export interface ConversationWaiting {
-  /** Those under way included. */
+  /** Includes the message in flight. */
   readonly queued: number;
   readonly failed: number;
-  /** The newest of them all. */
+  /** The newest message in the outbox. */
   readonly last: TimelineMessage | null;
-  /** Why the first of them is not taken now; null where nothing was refused. */
+  /** Why the server refuses the first refused message; null if it refuses none. */
   readonly waitingFor: WaitingFor | null;
 }
 
-/** A message as it is shown. A new object whenever something about it changed; `message_id` stays. */
+/**
+ * A message, as applications show it. Every change creates a new object; the `message_id` stays the
+ * same.
+ */
 export interface TimelineMessage extends Readonly<Omit<MessageBody, "seq" | "received_at">> {
-  /** Its place in the conversation; null while it waits in the outbox. */
+  /** The seq in the conversation; null while the message is in the outbox. */
   readonly seq: number | null;
-  /** The server's clock; null while it waits in the outbox. */
+  /** The time by the server's clock; null while the message is in the outbox. */
   readonly received_at: number | null;
   readonly state: MessageState;
-  /** Why it failed, for people; null in every other state. */
+  /** Why it failed, as a sentence for users; null in every other state. */
   readonly failure: string | null;
-  /** The server refused it for the moment; it can be cancelled while it is `queued`. */
+  /** Why the server refused it temporarily. While it is `queued`, `cancel` can remove it. */
   readonly waitingFor?: WaitingFor | null;
 }
 
-/** Which part of a conversation `messages` holds. Everything from `fromSeq` to `toSeq` is there. */
+/**
+ * The part of a conversation that `messages` holds. It has every message from `fromSeq` to `toSeq`.
+ */
 export interface TimelineWindow {
-  /** The first and the last stored message here; both 0 while there is none. */
+  /** The first and the last stored message of the window; both 0 if it is empty. */
   readonly fromSeq: number;
   readonly toSeq: number;
-  /** There is nothing before it that one may see. */
+  /** The user may see no message before the window. */
   readonly reachesStart: boolean;
-  /** What arrives is appended. Otherwise `loadNewer` or `loadNewest` leads there. */
+  /**
+   * The window follows the newest message, and new messages are appended. Otherwise call
+   * `loadNewer` or `loadNewest`.
+   */
   readonly reachesHead: boolean;
   readonly loading: boolean;
-  /** Why the last page could not be had, for people; null after one that could. */
+  /** Why the last load failed, as a sentence for users; null after a load that succeeded. */
   readonly error: string | null;
-  /** The same for programs, such as `archive_unavailable`: older messages cannot be had at the moment. */
+  /**
+   * The error code of the last load, such as `archive_unavailable`: the server cannot read older
+   * messages at the moment.
+   */
   readonly errorCode: string | null;
 }
 
@@ -73,47 +87,51 @@ export interface ConnectionStatus {
   readonly state: "offline" | "connecting" | "online";
   /** When this state began, by the local clock. */
   readonly sinceMs: number;
-  /** Since when there is no connection, over all attempts; null while online. */
+  /** When the client lost the connection, over all attempts since; null while online. */
   readonly offlineSinceMs: number | null;
-  /** When the next attempt is made, while offline. */
+  /** When the next attempt starts; null unless the client waits for it. */
   readonly waitingUntilMs: number | null;
-  /** How the last connection ended; 0 where no code was given. */
+  /** The close code of the last connection; 0 if there was none. */
   readonly closeCode: number | null;
   /**
-   * Why no connection could be opened, for people: of a server of another origin that never
-   * answered this page. The browser does not tell a refused origin apart from a server that cannot
-   * be reached. Null otherwise.
+   * Why no connection opened, as a sentence for users. Set only for a server of another origin that
+   * never answered this page, because the browser reports a refused origin and an unreachable
+   * server in the same way. Null otherwise.
    */
   readonly error: string | null;
-  /** Everything that was missed is here, or is being paged in. */
+  /** The server has announced everything that the client missed. */
   readonly caughtUp: boolean;
 }
 
-/** What changed since the listener was last called. Read the new state from the objects themselves. */
+/** What changed since the last call of the listener. Read the new state from the objects. */
 export interface Change {
   readonly connection: boolean;
   readonly inbox: boolean;
   readonly people: boolean;
-  /** One's own profile. */
+  /** The user's own profile. */
   readonly me: boolean;
-  /** Whose messages, ticks, typists, presence, window or entry changed. */
+  /** The conversations with changed messages, ticks, typing users, presence, window or entry. */
   readonly conversations: ReadonlySet<string>;
 }
 
 export interface ClientEvents {
-  /** Somebody else has just written: for notifications. Never history, never what was missed while away. */
+  /**
+   * Another user has just written a message; use it for notifications. History and missed messages
+   * do not cause it.
+   */
   message: TimelineMessage;
-  /** Something went wrong that a person should know. */
+  /** A problem that the user should know, as a sentence. */
   trouble: string;
   /**
-   * The client has stopped. `expired`: the token is no longer good and no fresh one could be had;
-   * the storage is kept. `revoked`: the session was ended, by the person on another device or by
-   * the operator; the storage is kept. `forgotten`: the person has logged out in another tab, and
-   * the storage is empty. `wrong_user`: the token is that of somebody else than `userId`; the
-   * storage is kept.
+   * The client has stopped.
+   *
+   * - `expired`: the token expired and the source returned no fresh one. The storage is kept.
+   * - `revoked`: the user or the operator revoked the session. The storage is kept.
+   * - `forgotten`: the user logged out in another tab. The storage is empty.
+   * - `wrong_user`: the token belongs to another user than `userId`. The storage is kept.
    */
   loggedOut: LoggedOut;
-  /** One is not in this conversation (any more); it has left the inbox. */
+  /** The user is not in the conversation any more, and the inbox does not list it. */
   gone: { readonly conversationId: string };
 }
 
@@ -121,7 +139,10 @@ export type LoggedOut = "expired" | "revoked" | "forgotten" | "wrong_user";
 
 export type TokenSource = string | (() => string | Promise<string>);
 
-/** What this library needs of a WebSocket: the browser's own, or the one of `@bluetick/client/node`. */
+/**
+ * The part of the WebSocket API that the client uses. Browsers have one, and
+ * `@bluetick/client/node` has one.
+ */
 export interface SocketLike {
   onopen: (() => void) | null;
   onmessage: ((event: { data: unknown }) => void) | null;
@@ -135,20 +156,23 @@ export interface SocketLike {
 export type SocketConstructor = new (url: string) => SocketLike;
 
 export interface ClientOptions {
-  /** Of the server: `https://chat.example.org`. */
+  /** The URL of the server, such as `https://chat.example.org`. */
   readonly url: string;
-  /** A function is asked again when the server no longer takes what it gave. */
+  /**
+   * A token, or a function that returns one. The client calls the function again when the server
+   * refuses the token.
+   */
   readonly token: TokenSource;
   readonly userId: string;
-  /** Where the device remembers; nothing lasts where it is left out. */
+  /** Where the device stores its data. The default is memory. */
   readonly storage?: Storage;
   readonly deviceId?: string;
-  /** For places without a global one. */
+  /** The WebSocket class, for platforms without a global one. */
   readonly webSocket?: SocketConstructor;
   readonly fetch?: typeof fetch;
-  /** From 0 up to 1. */
+  /** Returns a number from 0 up to 1. */
   readonly random?: () => number;
-  /** Milliseconds since the Unix epoch. */
+  /** Returns milliseconds since the Unix epoch. */
   readonly now?: () => number;
 }
 
@@ -161,7 +185,7 @@ export interface Session {
 
 export interface Person {
   readonly userId: string;
-  /** The user id where no name was given. */
+  /** The display name, or the user id if the user has none. */
   readonly name: string;
 }
 
@@ -171,14 +195,17 @@ export interface Profile {
   readonly showPresence: boolean;
 }
 
-/** How many have one message: without its sender and those who joined later. */
+/**
+ * How many users have received and read a message. The sender and users who joined later do not
+ * count.
+ */
 export interface Receipts {
   readonly recipients: number;
   readonly delivered: number;
   readonly read: number;
 }
 
-/** Who has one message; each recipient is in exactly one of the lists. */
+/** Which users have received and read a message. Each recipient is in exactly one list. */
 export interface Readers {
   readonly read: readonly string[];
   readonly delivered: readonly string[];

@@ -1,16 +1,17 @@
-// What people do with each other, against the real server.
+// Tests of chats between users against the real server: messages, read states, typing, presence,
+// inbox, groups. Failures of the network do not belong here.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import type { TimelineMessage } from "../src/index.ts";
-import { stored, texts, until, World } from "./support/world.ts";
+import { stored, texts, until, Fixture } from "./support/fixture.ts";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
-test("a message goes from queued to sending to sent under one id, and its tick to blue", async (t) => {
-  const { alice, reply, chat } = await world.pair(t);
+test("sent_message_keeps_its_id_and_its_tick_turns_blue_when_read", async (t) => {
+  const { alice, reply, chat } = await fixture.pair(t);
   const states = new Set<string>();
   alice.subscribe(() => chat.messages.forEach(({ state }) => states.add(state)));
   const message = chat.send("hello");
@@ -23,8 +24,8 @@ test("a message goes from queued to sending to sent under one id, and its tick t
   assert.deepEqual([...states], ["queued", "sending", "sent"]);
 });
 
-test("unread is exact: by others, above what was read, without notices, also when read in part", async (t) => {
-  const { alice, bob, bobSession, chat, reply } = await world.pair(t);
+test("unread_count_excludes_notices_own_messages_and_read_messages", async (t) => {
+  const { alice, bob, bobSession, chat, reply } = await fixture.pair(t);
   const group = await alice.createGroup("Lunch", [bob.userId]);
   for (const text of ["one", "two", "three"]) chat.send(text);
   group.send("noodles?");
@@ -32,15 +33,15 @@ test("unread is exact: by others, above what was read, without notices, also whe
   assert.equal(bob.inbox.unreadTotal, 4);
   reply.markRead(2);
   assert.equal(reply.entry?.unread, 1);
-  const phone = await world.online(t, bobSession);
+  const phone = await fixture.online(t, bobSession);
   await until(() => phone.inbox.unreadTotal === 2, "the server counts the same");
   reply.send("an answer");
-  await until(() => reply.entry?.unread === 0 && phone.inbox.unreadTotal === 1, "an answer tells of having read what came before");
+  await until(() => reply.entry?.unread === 0 && phone.inbox.unreadTotal === 1, "the answer marks earlier messages as read");
 });
 
-test("what another device reads, or writes, is read here", async (t) => {
-  const { bob, bobSession, chat, reply } = await world.pair(t);
-  const phone = await world.online(t, bobSession);
+test("read_or_send_on_another_device_clears_unread_here", async (t) => {
+  const { bob, bobSession, chat, reply } = await fixture.pair(t);
+  const phone = await fixture.online(t, bobSession);
   for (const text of ["one", "two"]) chat.send(text);
   await until(() => phone.inbox.unreadTotal === 2 && bob.inbox.unreadTotal === 2, "both devices count two");
   phone.conversation(chat.id).markRead();
@@ -52,9 +53,9 @@ test("what another device reads, or writes, is read here", async (t) => {
   assert.equal(texts(reply).filter((text) => text === "from the phone").length, 1);
 });
 
-test("in a group the tick waits for the last, and who has read it can be asked", async (t) => {
-  const { alice, bob } = await world.pair(t);
-  const carol = await world.online(t, await world.person("carol"));
+test("group_tick_follows_the_slowest_member_and_readers_lists_each_member", async (t) => {
+  const { alice, bob } = await fixture.pair(t);
+  const carol = await fixture.online(t, await fixture.user("carol"));
   const group = await alice.createGroup("Three", [bob.userId, carol.userId]);
   const sent = group.send("who is there?");
   const message = (): TimelineMessage => group.messages.find(({ message_id }) => message_id === sent.message_id) as TimelineMessage;
@@ -70,9 +71,9 @@ test("in a group the tick waits for the last, and who has read it can be asked",
   await until(() => group.tick(message()) === "read", "blue when both have read");
 });
 
-test("typing shows, ends with the message, and fades", async (t) => {
-  const { alice, chat, reply } = await world.pair(t);
-  // Before the first message, the other person learns nothing of the conversation.
+test("typing_ends_with_the_message_or_after_a_timeout", async (t) => {
+  const { alice, chat, reply } = await fixture.pair(t);
+  // The server sends no typing frames to a user whose inbox does not list the conversation yet.
   chat.send("hello");
   await until(() => texts(reply).includes("hello"), "the first message is here");
   chat.typing();
@@ -81,28 +82,28 @@ test("typing shows, ends with the message, and fades", async (t) => {
   await until(() => texts(reply).includes("typed"), "the message is here");
   assert.deepEqual(reply.typists, []);
   await until(() => (chat.typing(), reply.typists.length === 1), "she types again");
-  await until(() => reply.typists.length === 0, "it fades");
+  await until(() => reply.typists.length === 0, "typing ends");
 });
 
-test("presence: who is there, and when they went", async (t) => {
-  const { alice, bob, chat } = await world.pair(t);
+test("presence_of_a_stopped_client_is_offline_with_last_seen_time", async (t) => {
+  const { alice, bob, chat } = await fixture.pair(t);
   t.after(chat.open());
-  await until(() => chat.presence(bob.userId)?.online === true, "bob is there");
+  await until(() => chat.presence(bob.userId)?.online === true, "bob is online");
   await bob.stop();
-  await until(() => chat.presence(bob.userId)?.online === false, "bob is gone");
+  await until(() => chat.presence(bob.userId)?.online === false, "bob is offline");
   assert((chat.presence(bob.userId)?.last_seen_at ?? 0) > Date.now() - 60_000);
   assert.equal(alice.connection.state, "online");
 });
 
-test("the inbox is in order while messages come in, and pins, mutes and archives at once on every device", async (t) => {
-  const { alice, bob, aliceSession } = await world.pair(t);
-  const phone = await world.online(t, aliceSession);
+test("inbox_order_pins_and_archive_are_the_same_on_every_device", async (t) => {
+  const { alice, bob, aliceSession } = await fixture.pair(t);
+  const phone = await fixture.online(t, aliceSession);
   const groups = [];
   for (const title of ["a", "b", "c"]) groups.push(await alice.createGroup(title, [bob.userId]));
   const titles = (client = alice, archived = false): string => client.inbox.entries(archived).map(({ title }) => title ?? "-").join("");
   await until(() => titles() === "cba-" && titles(phone) === "cba-", "the latest is first");
-  bob.conversation((groups[0] as { id: string }).id).send("news in a");
-  await until(() => titles() === "acb-" && titles(phone) === "acb-", "what gets a message comes first");
+  bob.conversation((groups[0] as { id: string }).id).send("message in a");
+  await until(() => titles() === "acb-" && titles(phone) === "acb-", "the conversation with a new message is first");
   await groups[1]?.settings({ pinned: true });
   await groups[2]?.settings({ archived: true });
   assert.deepEqual([titles(), titles(alice, true)], ["ba-", "c"]);
@@ -111,9 +112,9 @@ test("the inbox is in order while messages come in, and pins, mutes and archives
   assert.equal(alice.inbox.entries(), before);
 });
 
-test("members come and go; who is out is told so, and what waited is not lost in silence", async (t) => {
-  const { alice, bob } = await world.pair(t);
-  const carol = await world.online(t, await world.person("carol"));
+test("removed_member_gets_gone_and_trouble_for_its_queued_message", async (t) => {
+  const { alice, bob } = await fixture.pair(t);
+  const carol = await fixture.online(t, await fixture.user("carol"));
   const group = await alice.createGroup("Club", [bob.userId]);
   await group.addMembers([carol.userId]);
   assert.deepEqual((await group.members()).map(({ user_id }) => user_id).sort(), [alice.userId, bob.userId, carol.userId].sort());
@@ -121,38 +122,38 @@ test("members come and go; who is out is told so, and what waited is not lost in
   const gone: string[] = [];
   carol.on("gone", ({ conversationId }) => gone.push(conversationId));
   await group.removeMember(carol.userId);
-  await until(() => gone.includes(group.id), "carol is told");
+  await until(() => gone.includes(group.id), "carol gets the gone event");
   assert.equal(carol.inbox.entries().length, 0);
   const trouble: string[] = [];
   carol.on("trouble", (text) => trouble.push(text));
   carol.conversation(group.id).send("am I still here?");
-  await until(() => trouble.length > 0, "carol hears that it was not sent");
+  await until(() => trouble.length > 0, "carol gets the trouble event");
   assert.equal(carol.waitingCount, 0);
   await bob.conversation(group.id).leave();
   assert.equal(bob.inbox.entries().some(({ conversation_id }) => conversation_id === group.id), false);
 });
 
-test("listeners hear of new messages by others alone", async (t) => {
-  const { bob, bobSession, chat, reply } = await world.pair(t);
-  const heard: string[] = [];
-  bob.on("message", ({ content }) => heard.push(content));
+test("message_event_fires_for_new_messages_from_others_only", async (t) => {
+  const { bob, bobSession, chat, reply } = await fixture.pair(t);
+  const events: string[] = [];
+  bob.on("message", ({ content }) => events.push(content));
   reply.send("my own");
-  await until(() => texts(chat).includes("my own"), "his own is through");
+  await until(() => texts(chat).includes("my own"), "his own message is stored");
   chat.send("hers");
-  await until(() => heard.length > 0, "bob hears");
-  assert.deepEqual(heard, ["hers"]);
+  await until(() => events.length > 0, "bob gets the event");
+  assert.deepEqual(events, ["hers"]);
   await bob.stop();
   chat.send("missed");
   await until(() => chat.messages.at(-1)?.seq === 3, "it is stored");
-  const again = world.client(t, bobSession);
-  again.on("message", ({ content }) => heard.push(content));
+  const again = fixture.client(t, bobSession);
+  again.on("message", ({ content }) => events.push(content));
   await again.start();
-  await until(() => again.inbox.unreadTotal === 2, "what was missed is counted");
-  assert.deepEqual(heard, ["hers"]);
+  await until(() => again.inbox.unreadTotal === 2, "the missed message is counted");
+  assert.deepEqual(events, ["hers"]);
 });
 
-test("names are found, fetched together and kept; a profile is changed", async (t) => {
-  const { alice, bob } = await world.pair(t);
+test("changed_display_name_is_fetched_and_found_by_search", async (t) => {
+  const { alice, bob } = await fixture.pair(t);
   await bob.updateMe({ displayName: "Robert Blue" });
   assert.equal(bob.me?.displayName, "Robert Blue");
   assert.equal(alice.people.name(bob.userId), bob.userId);
@@ -160,8 +161,8 @@ test("names are found, fetched together and kept; a profile is changed", async (
   assert.deepEqual(await alice.people.search("blu"), [{ userId: bob.userId, name: "Robert Blue" }]);
 });
 
-test("what cannot be sent fails for good and can be tried again or taken back; the rest goes on", async (t) => {
-  const { alice, aliceSession, chat } = await world.pair(t);
+test("too_large_message_fails_and_can_be_retried_or_cancelled_while_others_are_sent", async (t) => {
+  const { alice, aliceSession, chat } = await fixture.pair(t);
   const large = chat.send("x".repeat(100_000));
   const small = chat.send("small");
   await until(() => chat.messages.some(({ state }) => state === "failed") && chat.messages.some(({ seq }) => seq === 1), "one fails, one arrives");
@@ -172,11 +173,11 @@ test("what cannot be sent fails for good and can be tried again or taken back; t
   await until(() => chat.messages.at(-1)?.state === "failed", "it fails again");
   assert.equal(chat.cancel(large.message_id), true);
   assert.equal(alice.waitingCount, 0);
-  assert.deepEqual((await stored(world.server.url, aliceSession, chat.id)).map(({ message_id }) => message_id), [small.message_id]);
+  assert.deepEqual((await stored(fixture.server.url, aliceSession, chat.id)).map(({ message_id }) => message_id), [small.message_id]);
 });
 
-test("a frame that no connection takes fails alone, whatever else is under way", async (t) => {
-  const { alice, bob, chat } = await world.pair(t);
+test("too_large_frame_fails_alone_and_messages_in_flight_are_sent", async (t) => {
+  const { alice, bob, chat } = await fixture.pair(t);
   const group = await alice.createGroup("Other", [bob.userId]);
   const huge = chat.send("x".repeat(600_000));
   group.send("at the same time");
@@ -185,8 +186,8 @@ test("a frame that no connection takes fails alone, whatever else is under way",
   assert.equal(chat.messages.find(({ message_id }) => message_id === huge.message_id)?.state, "failed");
 });
 
-test("half a character and an empty message do no harm", async (t) => {
-  const { chat } = await world.pair(t);
+test("lone_surrogate_is_replaced_and_empty_message_is_refused", async (t) => {
+  const { chat } = await fixture.pair(t);
   assert.throws(() => chat.send(""), { code: "invalid_request" });
   chat.send("cut \ud83d");
   await until(() => chat.messages[0]?.seq === 1, "it is sent");

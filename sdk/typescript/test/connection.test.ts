@@ -1,77 +1,80 @@
-// When a connection is opened again, and with which token: with a socket and a clock that the test moves.
+// Tests of reconnects, tokens and frames with a fake socket and a fake clock. Tests that need the
+// real server do not belong here.
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
-import { pauseBeforeNext_ms } from "../src/backoff.ts";
+import { reconnectDelay_ms } from "../src/backoff.ts";
 import { memoryStorage } from "../src/index.ts";
 import type { BluetickClient, Storage } from "../src/index.ts";
 import { settled, started } from "./support/fake-server.ts";
 import { FakeSocket } from "./support/fake-socket.ts";
 
-/** How long the client waits before its next connection. */
-async function pauseOf(client: BluetickClient): Promise<number> {
+/**
+ * Returns the delay before the next connection attempt, and checks that the attempt waits for it.
+ */
+async function delayOf(client: BluetickClient): Promise<number> {
   const { waitingUntilMs } = client.connection;
   assert(waitingUntilMs !== null);
   const pause = waitingUntilMs - Date.now();
   const before = FakeSocket.made.length;
   mock.timers.tick(pause - 1);
   await settled();
-  assert.equal(FakeSocket.made.length, before, "not before its time");
+  assert.equal(FakeSocket.made.length, before, "an attempt before the delay ended");
   mock.timers.tick(1);
   await settled();
   assert.equal(FakeSocket.made.length, before + 1);
   return pause;
 }
 
-test("the pause is chosen at random from nothing up to a limit that doubles to half a minute", () => {
+test("reconnect_delay_is_random_below_a_bound_that_doubles_up_to_30_s", () => {
   for (const [attempt, limit] of [[0, 500], [1, 1_000], [3, 4_000], [6, 30_000], [99, 30_000]] as const) {
-    assert.equal(pauseBeforeNext_ms(attempt, 1006, () => 0), 0);
-    assert.equal(pauseBeforeNext_ms(attempt, 1006, () => 0.999), limit * 0.999);
+    assert.equal(reconnectDelay_ms(attempt, 1006, () => 0), 0);
+    assert.equal(reconnectDelay_ms(attempt, 1006, () => 0.999), limit * 0.999);
   }
 });
 
-test("pauses grow until a connection has lasted", async (t) => {
+test("reconnect_delay_grows_until_a_connection_is_stable", async (t) => {
   const client = await started(t);
   const pauses = [];
   for (let round = 0; round < 3; round += 1) {
     FakeSocket.last.end(1006);
-    pauses.push(await pauseOf(client));
+    pauses.push(await delayOf(client));
   }
   FakeSocket.last.welcome();
   FakeSocket.last.end(1006);
-  pauses.push(await pauseOf(client));
+  pauses.push(await delayOf(client));
   FakeSocket.last.welcome();
   mock.timers.tick(6_000);
   FakeSocket.last.end(1006);
-  pauses.push(await pauseOf(client));
+  pauses.push(await delayOf(client));
   assert.deepEqual(pauses, [250, 500, 1_000, 2_000, 250]);
 });
 
-test("a server that says when to come back is taken at its word", async (t) => {
+test("come_back_frame_sets_the_reconnect_delay", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
-  FakeSocket.last.say({ type: "come_back", after_ms: 1_730 });
+  FakeSocket.last.deliver({ type: "come_back", after_ms: 1_730 });
   FakeSocket.last.end(1012);
-  assert.equal(await pauseOf(client), 1_730);
+  assert.equal(await delayOf(client), 1_730);
   FakeSocket.last.welcome();
   mock.timers.tick(6_000);
   FakeSocket.last.end(1012);
-  assert.equal(await pauseOf(client), 500 + 0.5 * 2_500, "without a word, half a second to three");
+  assert.equal(await delayOf(client), 500 + 0.5 * 2_500, "0.5 to 3 s without a come_back frame");
 });
 
-test("after too many connections, a wrong hello or a flood the pause is long", async (t) => {
+test("close_codes_4400_4409_and_4429_delay_the_reconnect_by_30_s_or_more", async (t) => {
   const client = await started(t);
   for (const code of [4409, 4400, 4429]) {
     FakeSocket.last.end(code);
-    assert.equal(await pauseOf(client), 45_000);
+    assert.equal(await delayOf(client), 45_000);
   }
 });
 
-test("the network is back: no more waiting", async (t) => {
+test("online_event_ends_the_reconnect_delay", async (t) => {
   const client = await started(t);
   for (let round = 0; round < 8; round += 1) {
     FakeSocket.last.end(1006);
-    await pauseOf(client);
+    await delayOf(client);
   }
   FakeSocket.last.end(1006);
   const before = FakeSocket.made.length;
@@ -81,13 +84,13 @@ test("the network is back: no more waiting", async (t) => {
   assert.equal(FakeSocket.made.length, before + 1);
 });
 
-test("a connection without an answer to a ping is given up", async (t) => {
+test("connection_without_pong_is_dropped", async (t) => {
   const client = await started(t);
   const socket = FakeSocket.last;
   socket.welcome();
   mock.timers.tick(25_000);
   assert.equal(socket.sent.at(-1)?.type, "ping");
-  socket.say({ type: "pong" });
+  socket.deliver({ type: "pong" });
   mock.timers.tick(20_000);
   assert.equal(client.connection.state, "online");
   mock.timers.tick(5_000);
@@ -95,7 +98,7 @@ test("a connection without an answer to a ping is given up", async (t) => {
   assert.equal(client.connection.state, "offline");
 });
 
-test("a refused token is replaced once; a second refusal, or the same token again, is the end", async (t) => {
+test("refused_fresh_token_or_the_same_token_again_ends_the_session", async (t) => {
   const tokens = ["first", "second", "third"];
   let loggedOut = 0;
   const client = await started(t, { token: () => tokens.shift() ?? "none" });
@@ -117,7 +120,7 @@ test("a refused token is replaced once; a second refusal, or the same token agai
   await settled();
   assert.equal(loggedOut, 2);
   mock.timers.tick(100_000);
-  assert.equal(FakeSocket.made.length, 1, "and no attempt follows");
+  assert.equal(FakeSocket.made.length, 1, "attempt after the end");
 });
 
 test("a_revoked_token_ends_the_client_as_revoked_by_the_socket_and_by_a_call", async (t) => {
@@ -134,7 +137,7 @@ test("a_revoked_token_ends_the_client_as_revoked_by_the_socket_and_by_a_call", a
   assert.deepEqual(reasons, ["revoked", "revoked"]);
 });
 
-test("a fresh token that grew old without a network is replaced as well", async (t) => {
+test("fresh_token_that_expires_during_an_outage_is_replaced", async (t) => {
   let [given, loggedOut] = [0, 0];
   const client = await started(t, { token: () => `token ${(given += 1)}` });
   client.on("loggedOut", () => (loggedOut += 1));
@@ -143,7 +146,7 @@ test("a fresh token that grew old without a network is replaced as well", async 
   await settled();
   for (let round = 0; round < 3; round += 1) {
     FakeSocket.last.end(1006);
-    await pauseOf(client);
+    await delayOf(client);
   }
   FakeSocket.last.end(4403);
   await settled();
@@ -151,7 +154,7 @@ test("a fresh token that grew old without a network is replaced as well", async 
   assert.deepEqual([given, loggedOut, client.connection.state], [3, 0, "online"]);
 });
 
-test("a source of tokens that never answers is given up and asked again", async (t) => {
+test("token_source_without_answer_times_out_and_is_called_again", async (t) => {
   let asked = 0;
   const client = await started(t, { token: () => ((asked += 1) === 1 ? new Promise<string>(() => {}) : "at last") });
   for (let second = 0; second < 30; second += 1) {
@@ -163,38 +166,38 @@ test("a source of tokens that never answers is given up and asked again", async 
   assert.equal(client.connection.state, "online");
 });
 
-test("what is pushed beyond a gap is not told as delivered before the gap is filled", async (t) => {
+test("message_after_a_gap_is_not_reported_as_delivered", async (t) => {
   await started(t, { fetch: () => new Promise<Response>(() => {}) });
   const socket = FakeSocket.last;
   socket.open();
-  socket.say({ type: "backlog", conversation_id: "d1", next_after_seq: 4, head_seq: 30 });
-  socket.say({ type: "caught_up" });
+  socket.deliver({ type: "backlog", conversation_id: "d1", next_after_seq: 4, head_seq: 30 });
+  socket.deliver({ type: "caught_up" });
   const [sender_id, receiver_id, content_type] = ["bob", "alice", "text"];
-  socket.say({ type: "message", conversation_id: "d1", seq: 31, message_id: "m", sender_id, receiver_id, content: "live", content_type, timestamp: 1, received_at: 1 });
+  socket.deliver({ type: "message", conversation_id: "d1", seq: 31, message_id: "m", sender_id, receiver_id, content: "live", content_type, timestamp: 1, received_at: 1 });
   mock.timers.tick(1_000);
   await settled();
-  const told = socket.sent.filter(({ type }) => type === "delivered").map((frame) => (frame as unknown as { seq: number }).seq);
-  assert(told.every((seq) => seq <= 4), `told ${told}`);
+  const reported = socket.sent.filter(({ type }) => type === "delivered").map((frame) => (frame as unknown as { seq: number }).seq);
+  assert(reported.every((seq) => seq <= 4), `reported `);
 });
 
 const VOID = { conversation_id: "d1", sender_id: "void", receiver_id: null, content: "", content_type: "void", timestamp: 1, received_at: 1 };
 
-test("a void is told as delivered with what comes before it, and nobody has stopped writing by it", async (t) => {
+test("void_is_reported_as_delivered_and_does_not_end_typing", async (t) => {
   const client = await started(t);
   const socket = FakeSocket.last;
   socket.welcome();
-  socket.say({ type: "typing", conversation_id: "d1", user_id: "void" });
-  socket.say({ ...VOID, type: "message", seq: 1, message_id: "m1", sender_id: "bob", content: "hi", content_type: "text" });
-  socket.say({ ...VOID, type: "message", seq: 2, message_id: "system:2" });
+  socket.deliver({ type: "typing", conversation_id: "d1", user_id: "void" });
+  socket.deliver({ ...VOID, type: "message", seq: 1, message_id: "m1", sender_id: "bob", content: "hi", content_type: "text" });
+  socket.deliver({ ...VOID, type: "message", seq: 2, message_id: "system:2" });
   mock.timers.tick(1_000);
   await settled();
-  const told = socket.sent.filter(({ type }) => type === "delivered").map((frame) => (frame as unknown as { seq: number }).seq);
-  assert.deepEqual(told, [2]);
+  const reported = socket.sent.filter(({ type }) => type === "delivered").map((frame) => (frame as unknown as { seq: number }).seq);
+  assert.deepEqual(reported, [2]);
   assert.deepEqual(client.conversation("d1").messages.map(({ seq }) => seq), [1]);
   assert.deepEqual(client.conversation("d1").typists, ["void"]);
 });
 
-test("where the newest is a void, a conversation that is asked about shows the newest message before it", async (t) => {
+test("refresh_with_a_void_at_the_head_previews_the_message_before_it", async (t) => {
   const status = { last_delivered_seq: 0, last_read_seq: 0 };
   const detail = {
     conversation_id: "d1", kind: "direct", peer: "bob", title: null, archived: false, pinned: false, muted: false, read_receipts: true, member_count: 2,
@@ -212,7 +215,7 @@ test("where the newest is a void, a conversation that is asked about shows the n
   assert.deepEqual([last_seq, last_message?.seq, preview], [3, 2, "the last word"]);
 });
 
-test("a source of tokens that cannot be reached is a network that cannot be reached", async (t) => {
+test("failing_token_source_is_called_again_after_the_reconnect_delay", async (t) => {
   let isDown = true;
   const token = async (): Promise<string> => {
     if (isDown) throw new Error("down");
@@ -221,25 +224,25 @@ test("a source of tokens that cannot be reached is a network that cannot be reac
   const client = await started(t, { token });
   assert.equal(client.connection.state, "offline");
   isDown = false;
-  await pauseOf(client);
+  await delayOf(client);
   FakeSocket.last.welcome();
   assert.equal(FakeSocket.last.sent[0]?.token, "at last");
 });
 
-test("since when there is no connection counts over all attempts", async (t) => {
+test("offline_since_spans_all_failed_attempts", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   assert.equal(client.connection.offlineSinceMs, null);
   const lostAt = Date.now();
   FakeSocket.last.end(1006);
   for (let round = 0; round < 3; round += 1) {
-    await pauseOf(client);
+    await delayOf(client);
     FakeSocket.last.end(1006);
   }
   assert.equal(client.connection.offlineSinceMs, lostAt);
 });
 
-test("a refusal that names nobody finds the one it meant, and the others are sent", async (t) => {
+test("error_without_message_id_fails_only_the_message_that_causes_it", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   const socket = FakeSocket.last;
@@ -248,45 +251,45 @@ test("a refusal that names nobody finds the one it meant, and the others are sen
   await settled();
   const sends = (): string[] => socket.sent.filter(({ type }) => type === "send").map((frame) => (frame as unknown as { message_id: string }).message_id);
   assert.deepEqual(sends(), [poison.message_id, good.message_id]);
-  socket.say({ type: "error", code: "invalid_frame", message: "bad" });
+  socket.deliver({ type: "error", code: "invalid_frame", message: "bad" });
   mock.timers.tick(2_000);
   await settled();
   assert.equal(sends().at(-1), poison.message_id, "now one at a time");
-  socket.say({ type: "error", code: "invalid_frame", message: "bad" });
+  socket.deliver({ type: "error", code: "invalid_frame", message: "bad" });
   mock.timers.tick(100);
   await settled();
   assert.equal(sends().at(-1), good.message_id);
-  socket.say({ type: "ack", conversation_id: "d2", message_id: good.message_id, seq: 1, received_at: 1, duplicate: false });
+  socket.deliver({ type: "ack", conversation_id: "d2", message_id: good.message_id, seq: 1, received_at: 1, duplicate: false });
   assert.deepEqual(client.conversation("d1").messages.map(({ state }) => state), ["failed"]);
   assert.equal(client.waitingCount, 1);
 });
 
-test("a resend says so, and from where to look", async (t) => {
+test("resend_has_the_retry_flag_and_after_seq", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
   client.conversation("d1").send("again");
   await settled();
   assert.equal("retry" in (FakeSocket.last.sent.at(-1) as object), false);
   FakeSocket.last.end(1006);
-  await pauseOf(client);
+  await delayOf(client);
   FakeSocket.last.welcome();
   await settled();
   const resend = FakeSocket.last.sent.find(({ type }) => type === "send") as unknown as { retry: boolean; after_seq: number };
   assert.deepEqual([resend.retry, resend.after_seq], [true, 0]);
 });
 
-test("typing is told every three seconds at most", async (t) => {
+test("typing_is_sent_at_most_every_3_s", async (t) => {
   const client = await started(t);
   FakeSocket.last.welcome();
-  const told = (): number => FakeSocket.last.sent.filter(({ type }) => type === "typing").length;
+  const typingFrames = (): number => FakeSocket.last.sent.filter(({ type }) => type === "typing").length;
   for (let key = 0; key < 20; key += 1) client.conversation("d1").typing();
-  assert.equal(told(), 1);
+  assert.equal(typingFrames(), 1);
   mock.timers.tick(3_000);
   client.conversation("d1").typing();
-  assert.equal(told(), 2);
+  assert.equal(typingFrames(), 2);
 });
 
-test("nothing is sent before it is stored; what is written in one turn is stored in one go", async (t) => {
+test("messages_of_one_turn_are_stored_in_one_write_before_they_are_sent", async (t) => {
   const memory = memoryStorage();
   const writes: { count: number; finish: () => void }[] = [];
   const slow: Storage = {
@@ -306,15 +309,15 @@ test("nothing is sent before it is stored; what is written in one turn is stored
   await settled();
   assert.deepEqual([writes.map(({ count }) => count), sends()], [[50], 0]);
   FakeSocket.last.end(1006);
-  await pauseOf(client);
+  await delayOf(client);
   FakeSocket.last.welcome();
-  assert.equal(sends(), 0, "not on another connection either");
+  assert.equal(sends(), 0, "sent on another connection before it is stored");
   writes[0]?.finish();
   await settled();
   assert.equal(sends(), 50);
 });
 
-test("a revoked token is the end, as an expired one is", async (t) => {
+test("revoked_token_ends_the_session_without_a_reconnect", async (t) => {
   let loggedOut = 0;
   const client = await started(t, { token: "the only one" });
   client.on("loggedOut", () => (loggedOut += 1));
@@ -326,7 +329,7 @@ test("a revoked token is the end, as an expired one is", async (t) => {
   assert.equal(FakeSocket.made.length, 1);
 });
 
-test("who logs out tells the server, with the token, and is not told to log in again", async (t) => {
+test("log_out_revokes_the_token_and_emits_no_logged_out", async (t) => {
   let loggedOut = 0;
   const calls: unknown[] = [];
   const answer = async (url: unknown, options?: RequestInit): Promise<Response> => {
@@ -343,7 +346,7 @@ test("who logs out tells the server, with the token, and is not told to log in a
   assert.equal(loggedOut, 0);
 });
 
-test("a server that does not hear of it is told of, and everything is forgotten all the same", async (t) => {
+test("log_out_without_a_network_rejects_and_clears_the_storage", async (t) => {
   const nowhere = async (): Promise<Response> => {
     throw new TypeError("no network");
   };
@@ -359,5 +362,5 @@ test("a server that does not hear of it is told of, and everything is forgotten 
   await assert.rejects(client.logOut(), { code: "network" });
   assert.equal(cleared, 1);
   mock.timers.tick(100_000);
-  assert.equal(FakeSocket.made.length, 1, "and nobody connects again");
+  assert.equal(FakeSocket.made.length, 1, "attempt after the logout");
 });

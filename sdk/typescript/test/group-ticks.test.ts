@@ -1,15 +1,16 @@
-// Ticks in groups, where the one furthest behind decides: over pauses, slow answers and changing members.
+// Tests of ticks in groups, which the slowest member decides, across outages, slow answers and
+// changing members. The rule itself does not belong here; `ticks.test.ts` tests it.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { Proxy } from "./support/proxy.ts";
-import { isOffline, isOnline, until, World } from "./support/world.ts";
+import { isOffline, isOnline, until, Fixture } from "./support/fixture.ts";
 import type { BluetickClient, ClientOptions, Conversation, Session } from "../src/node/index.ts";
 import type { TestContext } from "node:test";
 
-let world: World;
-before(async () => (world = await World.start()));
-after(() => world.stop());
+let fixture: Fixture;
+before(async () => (fixture = await Fixture.start()));
+after(() => fixture.stop());
 
 interface Trio {
   readonly alice: BluetickClient;
@@ -19,16 +20,16 @@ interface Trio {
 }
 
 async function trio(test: TestContext, options: Partial<ClientOptions> = {}): Promise<Trio> {
-  const [bob, carol] = [await world.person("bob"), await world.person("carol")];
-  const alice = await world.online(test, await world.person("alice"), options);
+  const [bob, carol] = [await fixture.user("bob"), await fixture.user("carol")];
+  const alice = await fixture.online(test, await fixture.user("alice"), options);
   const group = await alice.createGroup("three", [bob.userId, carol.userId]);
   return { alice, group, bob, carol };
 }
 
-/** Somebody without a client of this library reads. */
+/** Reports a read over HTTP, without a client of this library. */
 async function read({ id }: Conversation, { token }: Session, seq: number): Promise<void> {
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const response = await fetch(`${world.server.url}/v1/conversations/${id}/read`, { method: "POST", headers, body: JSON.stringify({ seq }) });
+  const response = await fetch(`${fixture.server.url}/v1/conversations/${id}/read`, { method: "POST", headers, body: JSON.stringify({ seq }) });
   assert(response.ok);
 }
 
@@ -42,13 +43,13 @@ async function sent(conversation: Conversation, text: string): Promise<number> {
 const turnsBlue = (conversation: Conversation, seq: number): Promise<void> =>
   until(() => conversation.messages.some((message) => message.seq === seq && conversation.tick(message) === "read"), "two blue ticks");
 
-test("a tick turns blue although some have read while one was away", async (t) => {
-  const proxy = await Proxy.before(world.server.address);
+test("group_tick_turns_blue_after_a_read_during_an_outage", async (t) => {
+  const proxy = await Proxy.before(fixture.server.address);
   t.after(() => proxy.stop());
-  let listings = 0;
+  let inboxLoads = 0;
   const counting: typeof fetch = async (url, options) => {
     const response = await fetch(url, options);
-    listings += Number(String(url).includes("archived=true"));
+    inboxLoads += Number(String(url).includes("archived=true"));
     return response;
   };
   const { alice, group, bob, carol } = await trio(t, { url: proxy.url, fetch: counting });
@@ -62,64 +63,64 @@ test("a tick turns blue although some have read while one was away", async (t) =
   await isOffline(alice);
   await read(group, bob, second);
   proxy.refuses = false;
-  const before = listings;
+  const before = inboxLoads;
   alice.reconnect();
   await isOnline(alice);
-  await until(() => listings > before, "the inbox was read anew");
+  await until(() => inboxLoads > before, "alice reloads the inbox");
   await group.members();
   await read(group, carol, second);
   await turnsBlue(group, second);
 });
 
-test("a tick turns blue although an answer is overtaken by the frames that follow it", async (t) => {
+test("group_tick_turns_blue_when_frames_overtake_the_statuses", async (t) => {
   let answer = (): void => {};
   const answered = new Promise<void>((resolve) => (answer = resolve));
-  let asked = 0;
+  let requests = 0;
   const slow: typeof fetch = async (url, options) => {
     const response = await fetch(url, options);
     if (!String(url).endsWith("/status")) return response;
-    asked += 1;
+    requests += 1;
     await answered;
     return response;
   };
   const { alice, group, bob, carol } = await trio(t, { fetch: slow });
-  const heard = await world.online(t, bob);
+  const bobClient = await fixture.online(t, bob);
   const seq = await sent(group, "hello");
   await read(group, bob, seq);
-  await until(() => asked > 0, "the frame made it ask");
+  await until(() => requests > 0, "alice requests the statuses");
   await read(group, carol, seq);
-  // Frames come in order: bob's typing tells that carol's reading was heard.
-  await until(() => heard.conversation(group.id).entry !== undefined, "bob knows the group");
-  heard.conversation(group.id).typing();
-  await until(() => group.typists.includes(bob.userId), "what came before is heard");
+  // Frames arrive in order: after bob's typing frame, carol's read has arrived.
+  await until(() => bobClient.conversation(group.id).entry !== undefined, "bob knows the group");
+  bobClient.conversation(group.id).typing();
+  await until(() => group.typists.includes(bob.userId), "alice has the frames before the typing frame");
   answer();
   await turnsBlue(group, seq);
   assert.equal(alice.connection.state, "online");
 });
 
-test("a tick turns blue although the message was not at hand when it was read", async (t) => {
+test("group_tick_turns_blue_for_a_message_that_was_not_loaded_when_read", async (t) => {
   const { alice, group, bob, carol } = await trio(t);
   const seq = await sent(group, "hello");
-  const heard = await world.online(t, bob);
-  const reply = heard.conversation(group.id);
+  const bobClient = await fixture.online(t, bob);
+  const reply = bobClient.conversation(group.id);
   await until(() => reply.entry !== undefined, "bob knows the group");
-  await sent(reply, "the last message is somebody else's");
+  await sent(reply, "the last message");
   const close = group.open();
   await until(() => group.window.toSeq > seq, "it has arrived");
   await group.loadNewest();
   group.trim(1, "older");
   close();
-  assert.equal(group.messages.length, 0, "away from the end nothing is kept");
+  assert.equal(group.messages.length, 0, "a closed window away from the head was kept");
   await read(group, bob, seq);
   await read(group, carol, seq);
   reply.typing();
-  await until(() => group.typists.includes(bob.userId), "what came before is heard");
+  await until(() => group.typists.includes(bob.userId), "alice has the frames before the typing frame");
   t.after(group.open());
   await turnsBlue(group, seq);
   assert.equal(alice.connection.state, "online");
 });
 
-test("a tick turns blue when the one who was behind is removed", async (t) => {
+test("group_tick_turns_blue_when_the_slowest_member_is_removed", async (t) => {
   const { group, bob, carol } = await trio(t);
   const seq = await sent(group, "hello");
   await read(group, bob, seq);

@@ -1,4 +1,5 @@
-// A page of another origin: a browser tells it no reason, so the library names those there can be.
+// Tests of the hint for a server of another origin. The browser gives no reason, so the hint must
+// name every possible one. Real browsers do not belong here.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -32,7 +33,7 @@ test("a_failed_call_to_the_page's_own_origin_or_without_a_page_names_no_setting"
   await assert.rejects(logIn("http://server/", account, failing), (error: Error) => !error.message.includes("allowed_origins"));
 });
 
-test("a_websocket_that_another_origin_never_opens_is_told_once_and_in_the_status", async (t) => {
+test("websocket_never_opened_by_another_origin_sets_the_status_and_emits_trouble_once", async (t) => {
   onPage(t, "https://app.example");
   const client = await started(t);
   const troubles: string[] = [];
@@ -47,7 +48,7 @@ test("a_websocket_that_another_origin_never_opens_is_told_once_and_in_the_status
   await settled();
   FakeSocket.last.welcome();
   assert.equal(client.connection.error, null);
-  // One that was open and is lost is no question of origins.
+  // A connection that was open and ended proves that the origin is allowed.
   FakeSocket.last.end(1006);
   assert.equal(client.connection.error, null);
   assert.equal(troubles.length, 1);
@@ -74,6 +75,6 @@ test("an_outage_after_an_answer_from_another_origin_names_no_setting", async (t)
   await assert.rejects(logIn("http://server", account, failing), { message: /server\.allowed_origins/ });
   await assert.rejects(logIn("http://server", account, refusing), { code: "invalid_credentials" });
   await assert.rejects(logIn("http://server", account, failing), { code: "network", message: "The server cannot be reached. Check the connection and try again." });
-  // An answer of one server tells nothing about another.
+  // An answer of one server proves nothing about another server.
   await assert.rejects(logIn("http://other", account, failing), { message: /server\.allowed_origins/ });
 });

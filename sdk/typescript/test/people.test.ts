@@ -1,11 +1,11 @@
-// Names: asked for once, however many are drawn at a time.
+// Tests of the fetching and caching of display names. Profiles do not belong here.
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 import { memoryStorage } from "../src/index.ts";
 import { settled, started } from "./support/fake-server.ts";
 
-test("a group with more members than are remembered asks for each name once", async (t) => {
+test("group_larger_than_the_stored_names_fetches_each_name_once", async (t) => {
   let calls = 0;
   const answer: typeof fetch = async (url) => {
     calls += 1;
@@ -15,14 +15,14 @@ test("a group with more members than are remembered asks for each name once", as
   const storage = memoryStorage();
   const client = await started(t, { fetch: answer, storage });
   const members = Array.from({ length: 2_500 }, (_, index) => `member-${index}`);
-  const draw = (): string[] => members.map((member) => client.people.name(member));
+  const readNames = (): string[] => members.map((member) => client.people.name(member));
   for (let round = 0; round < 200; round += 1) {
-    draw();
+    readNames();
     mock.timers.tick(100);
     await settled();
   }
   assert.equal(calls, 25);
-  assert(draw().every((name) => name.startsWith("Name of")));
+  assert(readNames().every((name) => name.startsWith("Name of")));
   await client.stop();
-  assert.equal((await storage.read("alice at http://server", "people")).size, 2_000, "the latest are remembered");
+  assert.equal((await storage.read("alice at http://server", "people")).size, 2_000, "the latest names are stored");
 });

@@ -1,4 +1,5 @@
-// One suite for every storage: the contract on `Storage`, word for word.
+// Runs the contract of `Storage` against every adapter, and tests the files of the file storage.
+// What the client stores does not belong here.
 
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";
@@ -28,7 +29,7 @@ const ADAPTERS: Record<string, () => Promise<Storage>> = {
 
 for (const [name, make] of Object.entries(ADAPTERS)) {
   describe(`${name} storage`, () => {
-    test("gives back what was written, by kind, all of it or by key", async () => {
+    test("read_returns_the_written_records_by_kind_and_key", async () => {
       const storage = await make();
       await storage.write("alice", [
         { kind: "inbox", key: "one", value: { text: "ä 🎈 \n", list: [1, { deep: null }] } },
@@ -41,7 +42,7 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
       await storage.close();
     });
 
-    test("writes over and removes, in the order of the calls, awaited or not", async () => {
+    test("writes_take_effect_in_call_order", async () => {
       const storage = await make();
       const writes = Array.from({ length: 50 }, (_, value) => storage.write("alice", [{ kind: "meta", key: "count", value }]));
       writes.push(storage.write("alice", [{ kind: "meta", key: "gone", value: 1 }]), storage.write("alice", [{ kind: "meta", key: "gone" }]));
@@ -50,7 +51,7 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
       await storage.close();
     });
 
-    test("keeps scopes apart, also those that begin alike, and clears one of them", async () => {
+    test("clear_removes_one_scope_and_keeps_scopes_with_the_same_prefix", async () => {
       const storage = await make();
       for (const scope of ["alice", "alice at home", "", "al"]) await storage.write(scope, [{ kind: "meta", key: "who", value: scope }]);
       await storage.clear("alice");
@@ -59,11 +60,11 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
       await storage.close();
     });
 
-    test("keeps all of a write or nothing", async () => {
+    test("write_with_an_uncopyable_value_keeps_none_of_its_changes", async () => {
       const storage = await make();
       const circle: { self?: unknown; call?: unknown } = { call: () => {} };
       circle.self = circle;
-      // In a chain: it may throw at once or reject.
+      // An adapter may throw synchronously or reject.
       const refused = Promise.resolve().then(() => storage.write("alice", [{ kind: "meta", key: "good", value: 1 }, { kind: "inbox", key: "bad", value: circle }]));
       await assert.rejects(refused);
       assert.deepEqual(await storage.read("alice", "meta"), new Map());
@@ -72,20 +73,20 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
       await storage.close();
     });
 
-    test("what is handed out or in is a copy", async () => {
+    test("changing_a_written_or_read_value_does_not_change_the_record", async () => {
       const storage = await make();
       const value = { text: "as written" };
       const written = storage.write("alice", [{ kind: "meta", key: "one", value }]);
-      value.text = "changed later";
+      value.text = "changed afterwards";
       await written;
       const read = (await storage.read("alice", "meta")).get("one") as { text: string };
-      assert(["as written", "changed later"].includes(read.text));
+      assert(["as written", "changed afterwards"].includes(read.text));
       read.text = "changed by a reader";
       assert.notEqual(((await storage.read("alice", "meta")).get("one") as { text: string }).text, "changed by a reader");
       await storage.close();
     });
 
-    test("opens again after it was closed", async () => {
+    test("read_after_close_returns_the_records", async () => {
       const storage = await make();
       await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
       await storage.close();
@@ -95,7 +96,7 @@ for (const [name, make] of Object.entries(ADAPTERS)) {
   });
 }
 
-test("a file that a crash cut short keeps every whole line", async () => {
+test("file_with_a_cut_last_line_keeps_the_whole_lines", async () => {
   const path = await directory();
   const storage = fileStorage(path);
   await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
@@ -109,7 +110,7 @@ test("a file that a crash cut short keeps every whole line", async () => {
   await storage.close();
 });
 
-test("a damaged line is left out and told once; the others stand", async () => {
+test("damaged_lines_are_skipped_and_reported_once", async () => {
   const path = await directory();
   const storage = fileStorage(path);
   await storage.write("alice", [{ kind: "outbox", key: "one", value: 1 }]);
@@ -122,7 +123,7 @@ test("a damaged line is left out and told once; the others stand", async () => {
   await storage.close();
 });
 
-test("a directory is one process's at a time; what a dead one left is taken over", async () => {
+test("directory_in_use_is_refused_and_the_lock_of_a_dead_process_is_taken_over", async () => {
   const path = await directory();
   const inspect = `import { fileStorage } from ${JSON.stringify(new URL("../src/node/index.js", import.meta.url).href)};
     const storage = fileStorage(process.argv[1]);
@@ -136,14 +137,14 @@ test("a directory is one process's at a time; what a dead one left is taken over
   assert.equal(other(), "written");
   assert.deepEqual(await storage.read("alice", "outbox"), new Map([["ours", 1], ["theirs", 2]]));
   await storage.close();
-  // The number of a dead process was given to another one, which only some systems tell.
+  // Another process has the process id of the dead one. Only some systems report start times.
   if (existsSync("/proc/self/stat")) await writeFile(join(path, "lock"), JSON.stringify({ pid: process.pid, began: "1" }));
   assert.equal((await storage.read("alice", "outbox")).size, 2);
   await storage.close();
   assert.deepEqual((await readdir(path)).filter((name) => name.startsWith("lock")), []);
 });
 
-test("a file does not grow with what was written over", async () => {
+test("overwritten_records_do_not_grow_the_file", async () => {
   const path = await directory();
   const storage = fileStorage(path);
   const value = "x".repeat(10_000);

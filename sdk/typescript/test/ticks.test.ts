@@ -1,3 +1,6 @@
+// Tests the tick rule against the table that the server shares. The movement of read states does
+// not belong here.
+
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
@@ -10,7 +13,7 @@ interface Case {
   tick: string;
 }
 
-test("every case of the table the server shares", () => {
+test("every_case_of_the_shared_table_has_its_tick", () => {
   const table = new URL("../../../../docs/ticks.json", import.meta.url);
   const { cases } = JSON.parse(readFileSync(table, "utf8")) as { cases: Case[] };
   assert(cases.length > 10);

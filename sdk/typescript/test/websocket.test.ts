@@ -1,4 +1,5 @@
-// The WebSocket of the Node entry: bytes as RFC 6455 has them, and what it does with those that are not.
+// Tests of the WebSocket for Node: valid and invalid bytes by RFC 6455. Reconnects do not belong
+// here.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -10,9 +11,9 @@ import type { TestContext } from "node:test";
 import type { Duplex } from "node:stream";
 import { encodeFrame, FrameReader, OPCODE } from "../src/node/frames.ts";
 import { NodeWebSocket } from "../src/node/websocket.ts";
-import { seeded, until } from "./support/world.ts";
+import { seeded, until } from "./support/fixture.ts";
 
-/** A frame as a server sends it: without a mask. */
+/** Encodes a frame like a server, without a mask. */
 function plain(opcode: number, payload: string | Buffer, isFinal = true): Buffer {
   const body = Buffer.from(payload);
   const first = (isFinal ? 0x80 : 0) | opcode;
@@ -24,7 +25,7 @@ function plain(opcode: number, payload: string | Buffer, isFinal = true): Buffer
   return Buffer.concat([header, body]);
 }
 
-/** What a client's frame says. */
+/** Decodes the payload of a client's frame. */
 function unmasked(frame: Buffer): string {
   const short = (frame[1] as number) & 0x7f;
   const at = short < 126 ? 2 : short === 126 ? 4 : 10;
@@ -32,7 +33,7 @@ function unmasked(frame: Buffer): string {
   return Buffer.from(frame.subarray(at + 4).map((byte, index) => byte ^ (mask[index & 3] as number))).toString();
 }
 
-test("frames of every length are masked and can be read back", () => {
+test("encoded_frames_of_every_length_are_masked_and_decode_to_their_text", () => {
   for (const length of [0, 1, 125, 126, 127, 65_535, 65_536, 100_000]) {
     const frame = encodeFrame(OPCODE.TEXT, Buffer.alloc(length, "x"));
     assert.equal((frame[1] as number) & 0x80, 0x80);
@@ -40,7 +41,7 @@ test("frames of every length are masked and can be read back", () => {
   }
 });
 
-test("frames are whole however the bytes come in", () => {
+test("frames_split_at_random_bytes_are_read_whole", () => {
   const random = seeded(7);
   const texts = ["", "short", "ä".repeat(200), "long".repeat(20_000)];
   const bytes = Buffer.concat(texts.map((text) => plain(OPCODE.TEXT, text)));
@@ -55,7 +56,7 @@ test("frames are whole however the bytes come in", () => {
   assert.deepEqual(found, texts);
 });
 
-test("what is not WebSocket, or too large, is refused before it is gathered", () => {
+test("invalid_or_too_large_frame_is_refused_from_its_header", () => {
   const refused = (bytes: Buffer): number => {
     const reader = new FrameReader(1_000);
     reader.push(bytes);
@@ -72,7 +73,7 @@ test("what is not WebSocket, or too large, is refused before it is gathered", ()
   assert.equal(refused(plain(OPCODE.TEXT, "x".repeat(1_001)).subarray(0, 12)), 1009);
 });
 
-/** A server that upgrades and hands over the stream. */
+/** Starts a server that accepts the upgrade and returns the stream. */
 async function peer(test: TestContext): Promise<{ url: string; stream: Promise<Duplex> }> {
   const server = createServer();
   const stream = new Promise<Duplex>((resolve) => {
@@ -92,23 +93,23 @@ async function peer(test: TestContext): Promise<{ url: string; stream: Promise<D
   return { url: `ws://127.0.0.1:${(server.address() as AddressInfo).port}/`, stream };
 }
 
-test("messages in parts are joined, with a ping in between answered", async (t) => {
+test("fragmented_message_is_joined_and_a_ping_in_between_is_answered", async (t) => {
   const { url, stream } = await peer(t);
   const socket = new NodeWebSocket(url);
-  const heard: unknown[] = [];
-  socket.onmessage = ({ data }) => heard.push(data);
+  const received: unknown[] = [];
+  socket.onmessage = ({ data }) => received.push(data);
   const server = await stream;
   const answers: Buffer[] = [];
   server.on("data", (chunk: Buffer) => answers.push(chunk));
   const balloon = Buffer.from("🎈");
   server.write(Buffer.concat([plain(OPCODE.TEXT, balloon.subarray(0, 2), false), plain(OPCODE.PING, "are you there"), plain(OPCODE.CONTINUATION, balloon.subarray(2))]));
-  await until(() => heard.length === 1 && answers.length > 0, "the message and the pong");
-  assert.deepEqual(heard, ["🎈"]);
+  await until(() => received.length === 1 && answers.length > 0, "the message and the pong");
+  assert.deepEqual(received, ["🎈"]);
   assert.equal(unmasked(answers[0] as Buffer), "are you there");
   socket.close();
 });
 
-test("the code of a close is heard, and a connection cut off has none", async (t) => {
+test("close_event_has_the_code_of_the_end_of_the_connection", async (t) => {
   for (const [send, expected] of [[plain(OPCODE.CLOSE, Buffer.from([0x0f, 0xa1])), 4001], [null, 1006], [plain(OPCODE.TEXT, Buffer.from([0xff])), 1007], [plain(OPCODE.BINARY, "x"), 1003]] as const) {
     const { url, stream } = await peer(t);
     const socket = new NodeWebSocket(url);
@@ -123,7 +124,7 @@ test("the code of a close is heard, and a connection cut off has none", async (t
   }
 });
 
-test("nobody there, or somebody who does not upgrade: closed, and never open", async (t) => {
+test("refused_connection_or_upgrade_closes_without_opening", async (t) => {
   const server = createServer((_, response) => response.end("no"));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -1,23 +1,23 @@
 // Messages that arrive while the tab is hidden or the network is gone, in an open conversation: the
-// list goes to the first of them when the person is back, and only what was shown is marked as read.
+// list goes to the first of them when the user is back, and only what was shown is marked as read.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { look, SIZES } from "../harness/list.mjs";
-import { expectSoon, RETURN_MS } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { waitUntil, RECONNECT_MS } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
 const BEFORE = 40;
 const lines = (count) => "\nanother line".repeat(count);
 
 /** Alice has the conversation with bob open at its end, and has read all of it. */
-async function openTalk(world, options) {
-  const account = await world.server.account("alice");
-  const bob = await world.server.account("bob");
+async function openChat(env, options) {
+  const account = await env.server.account("alice");
+  const bob = await env.server.account("bob");
   const id = await bob.direct("alice");
   for (let number = 1; number <= BEFORE; number++) await bob.send(id, `read ${number}.${lines(number % 4)}`);
   await account.call("POST", `/v1/conversations/${id}/read`, { seq: BEFORE });
-  const alice = await world.person("alice", options);
+  const alice = await env.user("alice", options);
   await alice.logIn();
   await alice.open("bob");
   await alice.sees(`read ${BEFORE}.`);
@@ -31,8 +31,8 @@ async function openTalk(world, options) {
   return { alice, bob, id, readUpTo, sendMany };
 }
 
-const setVisibility = (person, state) =>
-  person.page.evaluate((state) => {
+const setVisibility = (user, state) =>
+  user.page.evaluate((state) => {
     Object.defineProperty(document, "visibilityState", { configurable: true, get: () => state });
     document.dispatchEvent(new Event("visibilitychange"));
   }, state);
@@ -42,7 +42,7 @@ const WAYS = {
     leave: (alice) => setVisibility(alice, "hidden"),
     async comeBack(alice, _world, count) {
       // A hidden tab counts what arrives.
-      await expectSoon("all has arrived", async () => {
+      await waitUntil("all has arrived", async () => {
         const title = await alice.page.title();
         return [title.startsWith(`(${count})`), title];
       });
@@ -50,45 +50,45 @@ const WAYS = {
     },
   },
   "the network was gone": {
-    async leave(alice, world) {
-      world.proxy.mode = "closed";
+    async leave(alice, env) {
+      env.proxy.mode = "closed";
       await alice.context.setOffline(true);
       await alice.page.locator('[data-connection="offline"]').waitFor();
     },
-    async comeBack(alice, world) {
-      world.proxy.mode = "open";
+    async comeBack(alice, env) {
+      env.proxy.mode = "open";
       await alice.context.setOffline(false);
     },
   },
   "the connection broke for a moment": {
-    leave: async (_alice, world) => void (world.proxy.mode = "closed"),
-    comeBack: async (_alice, world) => void (world.proxy.mode = "open"),
+    leave: async (_alice, env) => void (env.proxy.mode = "closed"),
+    comeBack: async (_alice, env) => void (env.proxy.mode = "open"),
   },
 };
 
 async function someIsRead(readUpTo) {
-  await expectSoon("something is read", async () => {
+  await waitUntil("something is read", async () => {
     const read = await readUpTo();
     return [read > BEFORE, read];
-  }, RETURN_MS);
+  }, RECONNECT_MS);
 }
 
 async function allIsRead(readUpTo, last) {
-  await expectSoon("all is read", async () => {
+  await waitUntil("all is read", async () => {
     const read = await readUpTo();
     return [read === last, read];
-  }, RETURN_MS);
+  }, RECONNECT_MS);
 }
 
 for (const [size, options] of Object.entries(SIZES)) {
   for (const [way, { leave, comeBack }] of Object.entries(WAYS)) {
-    test(`60 messages that arrived while ${way} on ${size} begin at the divider, and only those shown are read`, () =>
-      inWorld(async (world) => {
-        const { alice, readUpTo, sendMany } = await openTalk(world, options);
-        await leave(alice, world);
+    test(`when ${way} on ${size}, 60 missed messages start at the divider and only the shown ones are read`, () =>
+      withEnvironment(async (env) => {
+        const { alice, readUpTo, sendMany } = await openChat(env, options);
+        await leave(alice, env);
         await sendMany(60);
         assert.equal(await readUpTo(), BEFORE);
-        await comeBack(alice, world, 60);
+        await comeBack(alice, env, 60);
         await someIsRead(readUpTo);
         const { isDividerShown, divider, lastSeen } = await look(alice);
         assert.ok(isDividerShown, `the divider is at ${JSON.stringify(divider)}`);
@@ -102,12 +102,12 @@ for (const [size, options] of Object.entries(SIZES)) {
 }
 
 for (const [way, { leave, comeBack }] of Object.entries(WAYS)) {
-  test(`two messages that arrived while ${way} are read on return, and the list follows its end`, () =>
-    inWorld(async (world) => {
-      const { alice, bob, id, readUpTo, sendMany } = await openTalk(world, SIZES.desktop);
-      await leave(alice, world);
+  test(`when ${way}, two missed messages are read on return and the list follows its end`, () =>
+    withEnvironment(async (env) => {
+      const { alice, bob, id, readUpTo, sendMany } = await openChat(env, SIZES.desktop);
+      await leave(alice, env);
       await sendMany(2);
-      await comeBack(alice, world, 2);
+      await comeBack(alice, env, 2);
       await allIsRead(readUpTo, BEFORE + 2);
       assert.ok((await look(alice)).isDividerShown);
       for (let number = 1; number <= 20; number++) await bob.send(id, `live ${number}.${lines(number % 5)}`);
@@ -115,42 +115,42 @@ for (const [way, { leave, comeBack }] of Object.entries(WAYS)) {
       assert.ok((await look(alice)).isEnd);
     }));
 
-  test(`a reader above the end keeps the place when messages arrived while ${way}`, () =>
-    inWorld(async (world) => {
-      const { alice, readUpTo, sendMany } = await openTalk(world, SIZES.desktop);
+  test(`when ${way}, a reader above the end keeps the scroll position`, () =>
+    withEnvironment(async (env) => {
+      const { alice, readUpTo, sendMany } = await openChat(env, SIZES.desktop);
       const list = alice.page.getByRole("region", { name: "Messages" });
       await list.hover();
       await alice.page.mouse.wheel(0, -900);
       await alice.page.getByRole("button", { name: "Jump to latest" }).waitFor();
-      const place = () => alice.page.locator(".scroller").evaluate(async (list) => {
+      const position = () => alice.page.locator(".scroller").evaluate(async (list) => {
         for (let frame = 0; frame < 3; frame++) await new Promise((resume) => requestAnimationFrame(resume));
         const { top } = list.getBoundingClientRect();
         const row = [...list.querySelectorAll("[data-seq]")].find((each) => each.getBoundingClientRect().bottom > top);
         return { seq: row.dataset.seq, top: Math.round(row.getBoundingClientRect().top) };
       });
       // The wheel moves the list over several frames.
-      let before = await place();
-      await expectSoon("the list rests", async () => {
+      let before = await position();
+      await waitUntil("the list rests", async () => {
         const last = before;
-        before = await place();
+        before = await position();
         return [JSON.stringify(last) === JSON.stringify(before), before];
       });
-      await leave(alice, world);
+      await leave(alice, env);
       await sendMany(60);
-      await comeBack(alice, world, 60);
-      await alice.page.getByRole("button", { name: "Jump to latest, 60 new" }).waitFor({ timeout: RETURN_MS });
-      assert.deepEqual(await place(), before);
+      await comeBack(alice, env, 60);
+      await alice.page.getByRole("button", { name: "Jump to latest, 60 new" }).waitFor({ timeout: RECONNECT_MS });
+      assert.deepEqual(await position(), before);
       assert.equal(await readUpTo(), BEFORE);
     }));
 }
 
-test("700 messages that arrived while the network was gone begin at the divider, and only those shown are read", () =>
-  inWorld(async (world) => {
+test("when the network was gone, 700 missed messages start at the divider and only the shown ones are read", () =>
+  withEnvironment(async (env) => {
     const { leave, comeBack } = WAYS["the network was gone"];
-    const { alice, readUpTo, sendMany } = await openTalk(world, SIZES.desktop);
-    await leave(alice, world);
+    const { alice, readUpTo, sendMany } = await openChat(env, SIZES.desktop);
+    await leave(alice, env);
     await sendMany(700);
-    await comeBack(alice, world, 700);
+    await comeBack(alice, env, 700);
     await someIsRead(readUpTo);
     await alice.page.getByRole("button", { name: /^Jump to latest, \d+ new/ }).waitFor();
     const { isDividerShown, divider, lastSeen } = await look(alice);

@@ -1,24 +1,24 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expectSoon } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { waitUntil } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
-const isWritten = (person, page, text) =>
-  expectSoon(`"${text}" is in the field`, async () => {
-    person.page = page;
-    const value = await person.composer.inputValue();
+const isWritten = (user, page, text) =>
+  waitUntil(`"${text}" is in the field`, async () => {
+    user.page = page;
+    const value = await user.composer.inputValue();
     return [value === text, value];
   });
 
-test("two tabs have one draft, and a draft that was sent does not come back", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    await world.server.account("bob");
+test("two_tabs_share_one_draft_and_a_sent_draft_does_not_come_back", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    await env.server.account("bob");
     await alice.startChatWith("bob");
     const address = alice.page.url();
     const first = alice.page;
     await alice.composer.fill("half a thought");
-    await expectSoon("the draft is kept", async () => [(await alice.remembered()).includes("half a thought"), ""]);
+    await waitUntil("the draft is kept", async () => [(await alice.storedData()).includes("half a thought"), ""]);
     const second = await alice.openTab();
     await second.goto(address);
     await isWritten(alice, second, "half a thought");
@@ -28,7 +28,7 @@ test("two tabs have one draft, and a draft that was sent does not come back", ()
     await alice.composer.press("Enter");
     await alice.seesTick("a whole thought", "sent");
     await isWritten(alice, first, "");
-    await expectSoon("the draft is gone", async () => {
+    await waitUntil("the draft is gone", async () => {
       const drafts = await first.evaluate(() => Object.keys(localStorage).filter((key) => /draft|sent/.test(key)));
       return [drafts.length === 0, drafts];
     });
@@ -38,15 +38,15 @@ test("two tabs have one draft, and a draft that was sent does not come back", ()
     await isWritten(alice, second, "");
   }));
 
-test("a page that goes away with the key still down neither loses the message nor keeps its draft", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    await world.server.account("bob");
+test("a_reload_right_after_enter_keeps_the_message_and_deletes_its_draft", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    await env.server.account("bob");
     await alice.startChatWith("bob");
     await alice.composer.fill("in a hurry");
-    await expectSoon("the draft is kept", async () => [(await alice.remembered()).includes("in a hurry"), ""]);
+    await waitUntil("the draft is kept", async () => [(await alice.storedData()).includes("in a hurry"), ""]);
     const loaded = alice.page.waitForEvent("load");
-    // Both in one turn, and not before the browser has answered that it will.
+    // Both in one task, which starts after this call has returned.
     await alice.page.evaluate(() => {
       setTimeout(() => {
         document.querySelector("textarea").dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true, cancelable: true }));

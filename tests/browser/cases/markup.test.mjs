@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { expectSoon } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { waitUntil } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
 const ATTACKS = [
   "<script>window.hacked = 1</script>",
@@ -16,11 +16,11 @@ const ATTACKS = [
   "&lt;b&gt;not bold&lt;/b&gt; <b>nor this</b>",
 ];
 
-test("what people write stays text, wherever it is shown", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    // Names and titles are written by people too.
-    const bob = await world.server.account("<img/src=x/onerror=window.hacked=1>", "<svg onload=window.hacked=1>");
+test("markup_in_messages_names_and_titles_stays_text", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    // Users also write names and titles.
+    const bob = await env.server.account("<img/src=x/onerror=window.hacked=1>", "<svg onload=window.hacked=1>");
     const id = await bob.direct("alice");
     for (const attack of ATTACKS) await bob.send(id, attack);
     const group = { kind: "group", title: "<b onclick=window.hacked=1>bold</b>", members: ["alice"] };
@@ -44,9 +44,9 @@ test("what people write stays text, wherever it is shown", () =>
     assert.equal(await alice.page.evaluate(() => window.hacked), undefined);
   }));
 
-test("the policy of the page forbids what a mistake would let in", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
+test("the_content_security_policy_blocks_injected_scripts_and_styles", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
     const violations = await alice.page.evaluateHandle(async () => {
       const violations = [];
       document.addEventListener("securitypolicyviolation", (event) => violations.push(event.effectiveDirective));
@@ -56,24 +56,24 @@ test("the policy of the page forbids what a mistake would let in", () =>
       const holder = document.createElement("div");
       holder.innerHTML = "<p style='color: red'>styled</p><img src=x onerror='window.hacked = 1'>";
       document.body.append(holder);
-      // What the image would have started has come to nothing by then.
+      // After this event, the handler of the image would have run.
       await new Promise((resume) => holder.querySelector("img").addEventListener("error", () => setTimeout(resume)));
       return violations;
     });
     const wanted = ["script-src-elem", "style-src-attr", "script-src-attr"];
-    await expectSoon("each is forbidden", async () => {
+    await waitUntil("each is forbidden", async () => {
       const told = await violations.jsonValue();
       return [wanted.every((directive) => told.includes(directive)), told];
     });
     assert.equal(await alice.page.evaluate(() => window.hacked), undefined);
-    // The browser told of each; these were asked for.
-    world.errors.length = 0;
+    // The test caused these errors.
+    env.errors.length = 0;
   }));
 
-test("bold, italic, code and fenced code are elements of the message, and plain text in the list and when copied", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice", { permissions: ["clipboard-read", "clipboard-write"] });
-    const bob = await world.server.account("bob");
+test("formatting_becomes_elements_in_the_message_and_plain_text_in_the_list_and_the_clipboard", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice", { permissions: ["clipboard-read", "clipboard-write"] });
+    const bob = await env.server.account("bob");
     const id = await bob.direct("alice");
     await bob.send(id, "```js\nlet wide = \"" + "x".repeat(300) + "\";\n<b>not bold</b>\n```");
     await bob.send(id, "**bold <i>x</i>**, *italic*, `code *c*`, snake_case_name, **<img src=x onerror=window.hacked=1>**");
@@ -103,10 +103,10 @@ test("bold, italic, code and fenced code are elements of the message, and plain 
     assert.deepEqual(copied, { types: ["text/plain"], text: await content.innerText() });
   }));
 
-test("links, line breaks, long words, emoji and right-to-left text are shown as meant", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    const bob = await world.server.account("bob");
+test("links_line_breaks_long_words_emoji_and_right_to_left_text_are_drawn_correctly", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    const bob = await env.server.account("bob");
     const id = await bob.direct("alice");
     await bob.send(id, "see https://example.org/a_(b)?c=d#e, and www is not one; www.example.org or bob@example.org are");
     await bob.send(id, "first line\nsecond line");
@@ -126,7 +126,7 @@ test("links, line breaks, long words, emoji and right-to-left text are shown as 
     assert.ok((await heightOf("first line")) > 1.5 * (await heightOf("שלום")), "two lines are higher than one");
     const isWithin = await alice.page.evaluate(() => document.documentElement.scrollWidth <= innerWidth &&
       [...document.querySelectorAll(".scroller")].every((each) => each.scrollWidth <= each.clientWidth));
-    assert.ok(isWithin, "nothing sticks out sideways");
+    assert.ok(isWithin, "no element is wider than the page");
     const direction = await alice.message("שלום").locator(".text").evaluate((element) => getComputedStyle(element).direction);
     assert.equal(direction, "rtl");
   }));

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RETURN_MS, expectSoon } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { RECONNECT_MS, waitUntil } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
-async function twoWhoTalk(world) {
-  const alice = await world.signedUp("alice");
-  const bob = await world.server.account("bob");
+async function startChat(env) {
+  const alice = await env.signedUp("alice");
+  const bob = await env.server.account("bob");
   await alice.startChatWith("bob");
-  await alice.say("before");
+  await alice.send("before");
   await alice.seesTick("before", "sent");
   return { alice, bob, id: alice.conversationId };
 }
@@ -17,51 +17,51 @@ const storedTexts = async (bob, id) => {
   return messages.map(({ content }) => content).reverse();
 };
 
-test("what is written without a network is sent on return, in order and once", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await twoWhoTalk(world);
-    world.proxy.mode = "closed";
+test("messages_written_offline_are_sent_once_and_in_order_on_return", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await startChat(env);
+    env.proxy.mode = "closed";
     await alice.context.setOffline(true);
     await alice.page.getByText("Waiting for network").waitFor();
-    await alice.say("one", "two", "three");
+    await alice.send("one", "two", "three");
     await alice.seesTick("three", "queued");
     await bob.send(id, "meanwhile");
-    world.proxy.mode = "open";
+    env.proxy.mode = "open";
     await alice.context.setOffline(false);
     await alice.seesTick("three", "sent");
     await alice.seesTexts(["before", "meanwhile", "one", "two", "three"]);
     assert.deepEqual(await storedTexts(bob, id), ["before", "meanwhile", "one", "two", "three"]);
   }));
 
-test("a connection that breaks for a moment says nothing; one that stays away says so after five seconds", () =>
-  inWorld(async (world) => {
-    const { alice } = await twoWhoTalk(world);
+test("a_lost_connection_is_reported_after_five_seconds", () =>
+  withEnvironment(async (env) => {
+    const { alice } = await startChat(env);
     const reconnecting = alice.page.getByText("Reconnecting");
-    world.proxy.mode = "closed";
+    env.proxy.mode = "closed";
     const cutAt = Date.now();
     await alice.page.locator('[data-connection="online"]').waitFor({ state: "detached" });
     await reconnecting.waitFor();
     assert.ok(Date.now() - cutAt > 4_500, `shown after ${Date.now() - cutAt} ms`);
-    await alice.say("written meanwhile");
-    world.proxy.mode = "open";
-    await reconnecting.waitFor({ state: "detached", timeout: RETURN_MS });
+    await alice.send("written meanwhile");
+    env.proxy.mode = "open";
+    await reconnecting.waitFor({ state: "detached", timeout: RECONNECT_MS });
     await alice.seesTick("written meanwhile", "sent");
   }));
 
-test("a page that is loaded again in the middle of a send loses nothing and sends once", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await twoWhoTalk(world);
-    // The server gets the message; its answer never arrives.
-    world.proxy.mode = "deaf";
-    await alice.say("did it get there?");
-    await expectSoon("the server has it", async () => {
+test("a_reload_during_a_send_loses_no_message_and_sends_once", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await startChat(env);
+    // The server receives the message, and its answer is lost.
+    env.proxy.mode = "drop_answers";
+    await alice.send("did it get there?");
+    await waitUntil("the server has it", async () => {
       const texts = await storedTexts(bob, id);
       return [texts.includes("did it get there?"), texts];
     });
-    world.proxy.mode = "closed";
-    await alice.say("and this was never sent");
+    env.proxy.mode = "closed";
+    await alice.send("and this was never sent");
     await alice.seesTick("and this was never sent", "queued");
-    world.proxy.mode = "open";
+    env.proxy.mode = "open";
     await alice.page.reload();
     await alice.seesTick("and this was never sent", "sent");
     await alice.seesTick("did it get there?", "sent");
@@ -70,69 +70,69 @@ test("a page that is loaded again in the middle of a send loses nothing and send
     assert.deepEqual(await storedTexts(bob, id), expected);
   }));
 
-test("without any network the page still loads, shows what it had, and takes a message for later", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await twoWhoTalk(world);
+test("without_a_network_the_page_loads_shows_cached_messages_and_queues_a_message", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await startChat(env);
     await bob.send(id, "remember this");
     await alice.sees("remember this");
     await alice.page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
-    await expectSoon("the browser keeps it", async () => [(await alice.remembered()).includes("remember this"), ""]);
-    world.proxy.mode = "closed";
+    await waitUntil("the browser keeps it", async () => [(await alice.storedData()).includes("remember this"), ""]);
+    env.proxy.mode = "closed";
     await alice.page.reload();
     await alice.sees("remember this");
     assert.match(await alice.row("bob").innerText(), /remember this/);
-    await alice.say("from the tunnel");
+    await alice.send("from the tunnel");
     await alice.page.reload();
     await alice.seesTick("from the tunnel", "queued");
-    world.proxy.mode = "open";
-    await alice.seesTick("from the tunnel", "sent", RETURN_MS);
+    env.proxy.mode = "open";
+    await alice.seesTick("from the tunnel", "sent", RECONNECT_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "remember this", "from the tunnel"]);
   }));
 
-test("after a first log-in, a reload without a network shows every conversation", () =>
-  inWorld(async (world) => {
-    await world.server.account("alice");
+test("a_reload_without_a_network_after_the_first_log_in_shows_every_conversation", () =>
+  withEnvironment(async (env) => {
+    await env.server.account("alice");
     const names = Array.from({ length: 8 }, (_, index) => `friend-${index + 1}`);
     for (const name of names) {
-      const friend = await world.server.account(name);
+      const friend = await env.server.account(name);
       await friend.send(await friend.direct("alice"), `hello from ${name}`);
     }
-    const alice = await world.person("alice");
+    const alice = await env.user("alice");
     await alice.logIn();
     const all = async () => {
       for (const name of names) await alice.row(`hello from ${name}`).waitFor();
     };
     await all();
     await alice.page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
-    world.proxy.mode = "closed";
+    env.proxy.mode = "closed";
     await alice.page.reload();
     await all();
   }));
 
-test("two tabs of one person show the same, whichever of them does something", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await twoWhoTalk(world);
+test("two_tabs_of_one_user_show_the_same_state", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await startChat(env);
     const first = alice.page;
     const second = await alice.openTab();
     await alice.open("bob");
     const inBoth = async (what, look) => {
       for (const page of [first, second]) {
         alice.page = page;
-        await expectSoon(what, async () => look(page), RETURN_MS);
+        await waitUntil(what, async () => look(page), RECONNECT_MS);
       }
     };
-    await alice.say("from the second tab");
+    await alice.send("from the second tab");
     await inBoth("the message is in both", async () => {
       const texts = await alice.texts();
       return [texts.join() === "before,from the second tab", texts];
     });
 
     // Queued in one tab, it waits in both; sent by one, it is sent in both.
-    world.proxy.mode = "closed";
+    env.proxy.mode = "closed";
     alice.page = first;
-    await alice.say("waiting");
+    await alice.send("waiting");
     await inBoth("it waits in both", async () => [(await alice.message("waiting").count()) === 1, await alice.texts()]);
-    world.proxy.mode = "open";
+    env.proxy.mode = "open";
     await inBoth("it is sent in both", async () => {
       const state = await alice.message("waiting").getAttribute("data-state");
       return [state === "sent", state];
@@ -150,28 +150,28 @@ test("two tabs of one person show the same, whichever of them does something", (
     assert.deepEqual(await storedTexts(bob, id), ["before", "from the second tab", "waiting", "for both"]);
   }));
 
-test("a tab that is closed before it could send leaves its message to the other tab", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await twoWhoTalk(world);
+test("the_other_tab_sends_the_queued_message_of_a_closed_tab", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await startChat(env);
     const first = alice.page;
     await alice.openTab();
     await alice.open("bob");
-    world.proxy.mode = "closed";
-    await alice.say("my last words");
+    env.proxy.mode = "closed";
+    await alice.send("my last words");
     await alice.seesTick("my last words", "queued");
     await alice.page.close();
     alice.page = first;
-    world.proxy.mode = "open";
-    await alice.seesTick("my last words", "sent", RETURN_MS);
+    env.proxy.mode = "open";
+    await alice.seesTick("my last words", "sent", RECONNECT_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "my last words"]);
   }));
 
-test("a server that is killed and comes back has everybody back, with everything", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await twoWhoTalk(world);
-    await world.server.kill();
-    await alice.say("while it was dead");
-    await world.server.resume();
-    await alice.seesTick("while it was dead", "sent", RETURN_MS);
+test("clients_reconnect_and_send_queued_messages_after_the_server_was_killed", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await startChat(env);
+    await env.server.kill();
+    await alice.send("while it was dead");
+    await env.server.resume();
+    await alice.seesTick("while it was dead", "sent", RECONNECT_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "while it was dead"]);
   }));

@@ -1,5 +1,5 @@
-// The SDK in a page of another origin, as in an application of somebody's own: allowed by the
-// server, and not.
+// The SDK in a page of another origin, such as the operator's own application. The server allows
+// the origin, or not.
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -9,15 +9,15 @@ import http from "node:http";
 import { before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { inWorld } from "../harness/world.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
 const FILES = /^\/sdk\/([\w-]+(?:\/[\w-]+)*\.js)$/;
 
 before(() => promisify(execFile)("npm", ["run", "build", "-w", "sdk/typescript"], { cwd: ROOT }));
 
-/** An empty page on a port of its own, with the library beside it. */
-async function inApp(story) {
+/** Serves an empty page and the SDK on a port of its own. */
+async function inApp(run) {
   const app = http.createServer(async (request, response) => {
     const [, file] = FILES.exec(request.url) ?? [];
     const body = file ? await readFile(`${ROOT}sdk/typescript/dist/${file}`).catch(() => null) : "<!doctype html><title>App</title>";
@@ -26,24 +26,24 @@ async function inApp(story) {
   app.listen(0, "127.0.0.1");
   await once(app, "listening");
   try {
-    await story(`http://127.0.0.1:${app.address().port}`);
+    await run(`http://127.0.0.1:${app.address().port}`);
   } finally {
     app.closeAllConnections();
     app.close();
   }
 }
 
-async function openApp(world, app) {
-  const page = await (await world.browser.newContext()).newPage();
+async function openApp(env, app) {
+  const page = await (await env.browser.newContext()).newPage();
   await page.goto(app);
   return page;
 }
 
-test("the SDK on an allowed origin signs up, sends, changes settings and leaves a group", () =>
+test("the_sdk_on_an_allowed_origin_signs_up_sends_changes_settings_and_leaves_a_group", () =>
   inApp((app) =>
-    inWorld(async (world) => {
-      const bob = await world.server.account("bob");
-      const page = await openApp(world, app);
+    withEnvironment(async (env) => {
+      const bob = await env.server.account("bob");
+      const page = await openApp(env, app);
       const done = await page.evaluate(async (url) => {
         const { BluetickClient, signUp } = await import("/sdk/index.js");
         const { token } = await signUp(url, { userId: "alice", password: "alice-password" });
@@ -63,28 +63,28 @@ test("the SDK on an allowed origin signs up, sends, changes settings and leaves 
         const { error } = client.connection;
         await client.stop();
         return { pinned, error, id: chat.id };
-      }, world.server.url);
+      }, env.server.url);
       assert.deepEqual([done.pinned, done.error], [true, null]);
       const { messages } = await bob.call("GET", `/v1/conversations/${done.id}/messages`);
       assert.deepEqual(messages.map(({ content }) => content), ["across origins"]);
     }, { env: { BLUETICK_SERVER__ALLOWED_ORIGINS: app } })));
 
-test("a refusal of the server can be read on an allowed origin", () =>
+test("a_page_of_an_allowed_origin_can_read_an_error_of_the_server", () =>
   inApp((app) =>
-    inWorld(async (world) => {
-      const page = await openApp(world, app);
+    withEnvironment(async (env) => {
+      const page = await openApp(env, app);
       const code = await page.evaluate(async (url) => {
         const { logIn } = await import("/sdk/index.js");
         return logIn(url, { userId: "nobody", password: "wrong password" }).catch((error) => error.code);
-      }, world.server.url);
+      }, env.server.url);
       assert.equal(code, "invalid_credentials");
     }, { env: { BLUETICK_SERVER__ALLOWED_ORIGINS: `https://other.example, ${app}` } })));
 
-test("the SDK on an origin that is not allowed names the setting, for calls and for the WebSocket", () =>
+test("the_sdk_on_a_refused_origin_names_the_setting_for_calls_and_for_the_websocket", () =>
   inApp((app) =>
-    inWorld(async (world) => {
-      const alice = await world.server.account("alice");
-      const page = await openApp(world, app);
+    withEnvironment(async (env) => {
+      const alice = await env.server.account("alice");
+      const page = await openApp(env, app);
       const said = await page.evaluate(async ([url, token]) => {
         const { BluetickClient, logIn } = await import("/sdk/index.js");
         const call = await logIn(url, { userId: "alice", password: "alice-password" }).catch(({ code, message }) => ({ code, message }));
@@ -95,9 +95,9 @@ test("the SDK on an origin that is not allowed names the setting, for calls and 
         const { error } = client.connection;
         await client.stop();
         return { call, socket, error };
-      }, [world.server.url, alice.token]);
+      }, [env.server.url, alice.token]);
       assert.equal(said.call.code, "network");
       for (const text of [said.call.message, said.socket, said.error]) {
-        assert.ok(text.includes("server.allowed_origins") && text.includes(app) && text.includes(world.server.url), text);
+        assert.ok(text.includes("server.allowed_origins") && text.includes(app) && text.includes(env.server.url), text);
       }
     })));

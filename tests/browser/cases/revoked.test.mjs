@@ -1,13 +1,13 @@
-// A session that ended elsewhere: the log-in page says so.
+// A session that ended elsewhere: the log-in screen says so.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inWorld } from "../harness/world.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
-/** Ends every session of the person, as another device of theirs would. */
-async function logOutEverywhere(world, person) {
-  const { token } = await world.server.call("POST", "/v1/login", null, { user_id: person.name, password: person.password });
-  const answer = await fetch(`${world.server.url}/v1/logout`, {
+/** Ends every session of the user, as another device of the user would. */
+async function logOutEverywhere(env, user) {
+  const { token } = await env.server.call("POST", "/v1/login", null, { user_id: user.name, password: user.password });
+  const answer = await fetch(`${env.server.url}/v1/logout`, {
     method: "POST",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: JSON.stringify({ everywhere: true }),
@@ -15,18 +15,18 @@ async function logOutEverywhere(world, person) {
   assert.ok(answer.ok, `${answer.status}`);
 }
 
-test("a session revoked while the page is open leads to a log-in page that says so, and keeps what waits", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
-    const bob = await world.server.account("bob");
+test("a_session_revoked_while_the_page_is_open_shows_the_log_in_screen_with_the_reason_and_keeps_the_draft", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
+    const bob = await env.server.account("bob");
     const id = await bob.direct("alice");
     await bob.send(id, "hello");
     await alice.open("bob");
     await alice.composer.fill("half a thought");
-    await logOutEverywhere(world, alice);
+    await logOutEverywhere(env, alice);
     await alice.page.getByText("You were logged out").waitFor();
     assert.equal(await alice.page.getByLabel("User ID").inputValue(), "alice");
-    // A reload of the log-in page keeps both.
+    // A reload of the log-in screen keeps both.
     await alice.page.reload();
     await alice.page.getByText("You were logged out").waitFor();
     assert.equal(await alice.page.getByLabel("User ID").inputValue(), "alice");
@@ -36,19 +36,19 @@ test("a session revoked while the page is open leads to a log-in page that says 
     assert.equal(await alice.composer.inputValue(), "half a thought");
   }));
 
-test("a session revoked while the page was closed leads to a log-in page that says so", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
+test("a_session_revoked_while_the_page_was_closed_shows_the_log_in_screen_with_the_reason", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
     await alice.page.goto("about:blank");
-    await logOutEverywhere(world, alice);
-    await alice.page.goto(world.proxy.url);
+    await logOutEverywhere(env, alice);
+    await alice.page.goto(env.proxy.url);
     await alice.page.getByText("You were logged out").waitFor();
     await alice.logIn();
   }));
 
-test("a manual log-out shows no notice on the log-in page", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice");
+test("a_manual_log_out_shows_no_notice_on_the_log_in_screen", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice");
     await alice.page.getByRole("button", { name: "Settings", exact: true }).click();
     await alice.page.getByRole("button", { name: "Log out" }).click();
     await alice.page.getByLabel("User ID").waitFor();

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RETURN_MS, expectSoon } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { RECONNECT_MS, waitUntil } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
 const PHONE = { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true };
 
-async function talk(world, options) {
-  const alice = await world.signedUp("alice", options);
-  const bob = await world.server.account("bob");
+async function openChat(env, options) {
+  const alice = await env.signedUp("alice", options);
+  const bob = await env.server.account("bob");
   const id = await bob.direct("alice");
   await bob.send(id, "hello");
   await alice.open("bob");
@@ -15,9 +15,9 @@ async function talk(world, options) {
   return { alice, bob, id };
 }
 
-test("Escape in the menu of a line closes the menu alone", () =>
-  inWorld(async (world) => {
-    const { alice } = await talk(world);
+test("escape_in_the_chat_menu_closes_only_the_menu", () =>
+  withEnvironment(async (env) => {
+    const { alice } = await openChat(env);
     await alice.row("bob").getByRole("link").focus();
     await alice.page.keyboard.press("Shift+F10");
     await alice.page.getByRole("menu").waitFor();
@@ -28,9 +28,9 @@ test("Escape in the menu of a line closes the menu alone", () =>
     await alice.composer.waitFor({ state: "detached" });
   }));
 
-test("on a touch screen a line has a menu beside it, and Enter begins a new line", () =>
-  inWorld(async (world) => {
-    const { alice } = await talk(world, PHONE);
+test("on_a_touch_screen_the_chat_menu_opens_at_its_row_and_enter_starts_a_new_line", () =>
+  withEnvironment(async (env) => {
+    const { alice } = await openChat(env, PHONE);
     await alice.composer.fill("one");
     await alice.composer.press("Enter");
     await alice.composer.pressSequentially("two");
@@ -47,9 +47,9 @@ test("on a touch screen a line has a menu beside it, and Enter begins a new line
     await row.getByRole("img", { name: "Pinned" }).waitFor();
   }));
 
-test("the same words twice are announced twice", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await talk(world);
+test("the_same_text_twice_is_announced_twice", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await openChat(env);
     const changes = await alice.page.evaluateHandle(() => {
       const seen = [];
       const announcer = document.querySelector("#announcer");
@@ -59,32 +59,32 @@ test("the same words twice are announced twice", () =>
     const count = async () => (await changes.jsonValue()).filter((text) => text.replace("\u200b", "") === "bob: knock").length;
     for (const wanted of [1, 2, 3]) {
       await bob.send(id, "knock");
-      await expectSoon(`announced ${wanted} times`, async () => [(await count()) === wanted, await changes.jsonValue()]);
+      await waitUntil(`announced ${wanted} times`, async () => [(await count()) === wanted, await changes.jsonValue()]);
     }
   }));
 
-test("what waits or has failed is to be seen in the list", () =>
-  inWorld(async (world) => {
-    const { alice } = await talk(world);
+test("the_chat_list_shows_queued_and_failed_messages", () =>
+  withEnvironment(async (env) => {
+    const { alice } = await openChat(env);
     const row = alice.row("bob");
-    world.proxy.mode = "closed";
-    await alice.say("still here");
+    env.proxy.mode = "closed";
+    await alice.send("still here");
     await row.getByText("still here").waitFor();
-    await row.getByRole("img", { name: "Waiting to be sent" }).waitFor();
-    world.proxy.mode = "open";
-    await row.getByRole("img", { name: "Sent", exact: true }).waitFor({ timeout: RETURN_MS });
-    await alice.say("x".repeat(600));
+    await row.getByRole("img", { name: "Waiting to send" }).waitFor();
+    env.proxy.mode = "open";
+    await row.getByRole("img", { name: "Sent", exact: true }).waitFor({ timeout: RECONNECT_MS });
+    await alice.send("x".repeat(600));
     await alice.seesTick("x".repeat(600), "failed");
     await row.getByRole("img", { name: "Not sent" }).waitFor();
-    await alice.page.getByRole("button", { name: "Discard" }).click();
+    await alice.page.getByRole("button", { name: "Delete" }).click();
     await row.getByText("still here").waitFor();
   }, { env: { BLUETICK_LIMITS__CONTENT_BYTES: "500" } }));
 
-test("a message that the server does not take now says why, and can be taken back", () =>
-  inWorld(async (world) => {
-    const { alice } = await talk(world);
+test("a_message_that_the_server_refuses_for_now_shows_the_reason_and_can_be_cancelled", () =>
+  withEnvironment(async (env) => {
+    const { alice } = await openChat(env);
     const last = alice.message("quick 19.");
-    // By hand they might come slowly enough to be taken.
+    // Real key presses could be slow enough for the limit.
     await alice.composer.evaluate((field) => {
       for (let number = 0; number < 20; number++) {
         field.value = `quick ${number}.`;
@@ -93,20 +93,20 @@ test("a message that the server does not take now says why, and can be taken bac
       }
     });
     await alice.page.getByText("Waiting: Too many requests.").first().waitFor();
-    // What waits goes on waiting.
-    world.proxy.mode = "closed";
+    // Without a connection, queued messages stay queued.
+    env.proxy.mode = "closed";
     await last.getByRole("button", { name: "Cancel sending" }).click();
     await last.waitFor({ state: "detached" });
   }, { env: { BLUETICK_LIMITS__SENDS_PER_SECOND: "1", BLUETICK_LIMITS__SENDS_BURST: "2" } }));
 
-test("a page that could not be had is tried again, by hand or when the connection is back", () =>
-  inWorld(async (world) => {
-    await world.server.account("alice");
-    const bob = await world.server.account("bob");
+test("a_page_that_failed_to_load_is_loaded_by_try_again_or_when_the_connection_is_back", () =>
+  withEnvironment(async (env) => {
+    await env.server.account("alice");
+    const bob = await env.server.account("bob");
     const id = await bob.direct("alice");
-    // Some pages are fetched ahead; enough have to be left to be asked for twice.
+    // The list fetches some pages ahead, and two pages must be left for the test.
     for (let number = 1; number <= 450; number++) await bob.send(id, `message ${number}.`);
-    const alice = await world.person("alice", { serviceWorkers: "block" });
+    const alice = await env.user("alice", { serviceWorkers: "block" });
     await alice.logIn();
     const { page } = alice;
     const area = page.getByRole("region", { name: "Messages" });
@@ -116,10 +116,10 @@ test("a page that could not be had is tried again, by hand or when the connectio
     await page.getByRole("button", { name: /^Jump to latest/ }).click();
     await alice.sees("message 450.");
     const again = page.getByRole("button", { name: "Try again" });
-    const ways = [() => again.click(), () => world.proxy.cut()];
+    const ways = [() => again.click(), () => env.proxy.cut()];
     for (const tryAgain of ways) {
       await page.route(/before_seq/, (route) => route.abort());
-      await expectSoon("it is told", async () => [await up().then(() => again.isVisible()), ""]);
+      await waitUntil("the error is shown", async () => [await up().then(() => again.isVisible()), ""]);
       await page.unrouteAll();
       const isAsked = page.waitForRequest(/before_seq/);
       await tryAgain();
@@ -128,9 +128,9 @@ test("a page that could not be had is tried again, by hand or when the connectio
     }
   }));
 
-test("times are the server's, and the sender's clock is told where it differs", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await talk(world);
+test("times_are_of_the_server_clock_and_a_different_sender_clock_is_in_the_tooltip", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await openChat(env);
     const body = { message_id: crypto.randomUUID(), content: "from the past", timestamp: Date.UTC(2001, 1, 3, 4, 5) };
     await bob.call("POST", `/v1/conversations/${id}/messages`, body);
     await alice.sees("from the past");
@@ -140,28 +140,28 @@ test("times are the server's, and the sender's clock is told where it differs", 
     assert.doesNotMatch(await alice.message("hello").locator("time").getAttribute("title"), /clock/);
   }));
 
-test("a very long text is shown in part until somebody wants all of it", () =>
-  inWorld(async (world) => {
-    const { alice, bob, id } = await talk(world);
+test("a_very_long_text_is_truncated_until_read_more", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob, id } = await openChat(env);
     await bob.send(id, "word ".repeat(4_000));
     const content = alice.message("word word").locator(".content");
     await content.waitFor();
     assert.ok((await content.innerText()).length < 5_000);
-    await content.getByRole("button", { name: "Show all" }).click();
-    await expectSoon("all of it is there", async () => [(await content.innerText()).length > 19_000, ""]);
+    await content.getByRole("button", { name: "Read more" }).click();
+    await waitUntil("all of it is there", async () => [(await content.innerText()).length > 19_000, ""]);
   }));
 
-test("of a large group, a page of the members is listed at a time", () =>
-  inWorld(async (world) => {
-    const { alice, bob } = await talk(world);
+test("a_large_group_lists_its_members_in_pages_of_100", () =>
+  withEnvironment(async (env) => {
+    const { alice, bob } = await openChat(env);
     const strangers = Array.from({ length: 248 }, (_, number) => `member-${number}`);
-    await world.server.mint(strangers);
+    await env.server.mint(strangers);
     const members = ["alice", ...strangers];
     await bob.call("POST", "/v1/conversations", { kind: "group", title: "Everybody", members });
     await alice.open("Everybody");
     await alice.page.getByRole("button", { name: "Info", exact: true }).click();
     const items = alice.page.getByRole("list", { name: "Members" }).getByRole("listitem");
-    const isCount = (count) => expectSoon(`${count} are listed`, async () => [(await items.count()) === count, await items.count()]);
+    const isCount = (count) => waitUntil(`${count} are listed`, async () => [(await items.count()) === count, await items.count()]);
     await isCount(100);
     await alice.page.getByRole("button", { name: /^Show more/ }).click();
     await isCount(200);
@@ -170,16 +170,16 @@ test("of a large group, a page of the members is listed at a time", () =>
     assert.equal(await alice.page.getByRole("button", { name: /^Show more/ }).count(), 0);
   }));
 
-test("a long name takes one line", () =>
-  inWorld(async (world) => {
-    const alice = await world.signedUp("alice", PHONE);
-    const bob = await world.server.account("bob", "Bartholomew ".repeat(10).trim());
+test("a_long_sender_name_is_truncated_to_one_line", () =>
+  withEnvironment(async (env) => {
+    const alice = await env.signedUp("alice", PHONE);
+    const bob = await env.server.account("bob", "Bartholomew ".repeat(10).trim());
     const { conversation_id } = await bob.call("POST", "/v1/conversations", { kind: "group", title: "Tea", members: ["alice"] });
     await bob.send(conversation_id, "hello");
     await alice.open("Tea");
     const sender = alice.message("hello").locator(".sender");
     await sender.waitFor();
-    await expectSoon("it is cut", async () => {
+    await waitUntil("it is cut", async () => {
       const { scroll, client, height } = await sender.evaluate((each) => ({ scroll: each.scrollWidth, client: each.clientWidth, height: each.clientHeight }));
       return [scroll > client && height < 30, { scroll, client, height }];
     });

@@ -1,20 +1,20 @@
-// Where a message is on the screen after it was sent: measured, since a row that is drawn may still
-// lie under the composer.
+// The position of a message after it was sent. The tests measure it, because a drawn row may be
+// behind the composer.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SIZES } from "../harness/list.mjs";
-import { expectSoon, RETURN_MS } from "../harness/soon.mjs";
-import { inWorld } from "../harness/world.mjs";
+import { waitUntil, RECONNECT_MS } from "../harness/wait.mjs";
+import { withEnvironment } from "../harness/environment.mjs";
 
 const { desktop: DESKTOP, "a phone": PHONE } = SIZES;
 const NARROW = { viewport: { width: 390, height: 844 } };
 
 const MANY_LINES = Array.from({ length: 14 }, (_, number) => `line ${number + 1}`).join("\n");
 
-/** The row of a message, the list and the composer, once the page has drawn what it knows. */
-function measure(person, text) {
-  return person.message(text).evaluate(async (row) => {
+/** The positions of the row of a message, the list and the composer, after 3 frames. */
+function measure(user, text) {
+  return user.message(text).evaluate(async (row) => {
     for (let frame = 0; frame < 3; frame++) await new Promise((resume) => requestAnimationFrame(resume));
     const { top, bottom } = row.getBoundingClientRect();
     const list = document.querySelector(".scroller").getBoundingClientRect();
@@ -22,28 +22,28 @@ function measure(person, text) {
   });
 }
 
-async function isOnScreen(person, text, when) {
-  const box = await measure(person, text);
+async function isOnScreen(user, text, when) {
+  const box = await measure(user, text);
   const isWhole = box.top >= box.listTop && box.bottom <= box.composerTop && box.bottom <= box.listBottom;
   assert.ok(isWhole, `${when}: ${JSON.stringify(box)}`);
 }
 
 const WAYS = {
-  Enter: (person) => person.composer.press("Enter"),
-  "the send button": (person) => person.page.getByRole("button", { name: "Send", exact: true }).click(),
+  Enter: (user) => user.composer.press("Enter"),
+  "the send button": (user) => user.page.getByRole("button", { name: "Send", exact: true }).click(),
 };
 
 /** Alice has a conversation of several screens open. Its messages have many heights. */
-async function longTalk(world, options) {
-  await world.server.account("alice");
-  const bob = await world.server.account("bob");
+async function openLongChat(env, options) {
+  await env.server.account("alice");
+  const bob = await env.server.account("bob");
   const id = await bob.direct("alice");
   for (let number = 1; number <= 60; number++) await bob.send(id, `message ${number}.${" and more of it".repeat((number * 7) % 23)}`);
   await bob.call("POST", `/v1/conversations/${id}/delivered`, { seq: 60 });
-  const alice = await world.person("alice", options);
+  const alice = await env.user("alice", options);
   await alice.logIn();
-  const { token } = await world.server.call("POST", "/v1/login", null, { user_id: "alice", password: alice.password });
-  await world.server.call("POST", `/v1/conversations/${id}/read`, token, { seq: 60 });
+  const { token } = await env.server.call("POST", "/v1/login", null, { user_id: "alice", password: alice.password });
+  await env.server.call("POST", `/v1/conversations/${id}/read`, token, { seq: 60 });
   await alice.page.reload();
   await alice.isOnline();
   await alice.open("bob");
@@ -69,13 +69,13 @@ const CASES = [
 for (const [size, options, ways] of CASES) {
   for (const way of ways) {
     test(`a message sent by ${way} on ${size} is on the screen above the composer`, () =>
-      inWorld(async (world) => {
-        const { alice, bob, id } = await longTalk(world, options);
+      withEnvironment(async (env) => {
+        const { alice, bob, id } = await openLongChat(env, options);
         const send = WAYS[way];
         await sendAndMeasure(alice, "one line", "one line", send, "sent");
         await sendAndMeasure(alice, `many\n${MANY_LINES}`, "many", send, "sent");
         await sendAndMeasure(alice, "and one more", "and one more", send, "sent");
-        // Away from the end, sending leads back to it.
+        // Sending from above the end scrolls to the end.
         await alice.page.getByRole("region", { name: "Messages" }).hover();
         await alice.page.mouse.wheel(0, -3_000);
         await alice.page.getByRole("button", { name: /^Jump to latest/ }).waitFor();
@@ -84,62 +84,62 @@ for (const [size, options, ways] of CASES) {
         await alice.sees("an answer");
         await isOnScreen(alice, "an answer", "an answer");
 
-        world.proxy.mode = "closed";
+        env.proxy.mode = "closed";
         await alice.context.setOffline(true);
         await alice.page.locator('[data-connection="offline"]').waitFor();
         await sendAndMeasure(alice, "offline, one line", "offline, one line", send, "queued");
         await sendAndMeasure(alice, `offline, many\n${MANY_LINES}`, "offline, many", send, "queued");
-        world.proxy.mode = "open";
+        env.proxy.mode = "open";
         await alice.context.setOffline(false);
-        await alice.seesTick("offline, many", "sent", RETURN_MS);
+        await alice.seesTick("offline, many", "sent", RECONNECT_MS);
         await isOnScreen(alice, "offline, many", "back online");
       }));
   }
 }
 
-async function goOffline(world, person) {
-  world.proxy.mode = "closed";
-  await person.context.setOffline(true);
-  await person.page.locator('[data-connection="offline"]').waitFor();
+async function goOffline(env, user) {
+  env.proxy.mode = "closed";
+  await user.context.setOffline(true);
+  await user.page.locator('[data-connection="offline"]').waitFor();
 }
 
 for (const [size, options] of Object.entries(SIZES)) {
-  test(`a message sent offline on ${size}, far above the newest message, is on the screen after the newest ones`, () =>
-    inWorld(async (world) => {
-      const account = await world.server.account("alice");
-      const bob = await world.server.account("bob");
+  test(`a message sent offline on ${size} from far above the end is on the screen after the newest messages`, () =>
+    withEnvironment(async (env) => {
+      const account = await env.server.account("alice");
+      const bob = await env.server.account("bob");
       const id = await bob.direct("alice");
       for (let number = 1; number <= 330; number++) await bob.send(id, `message ${number}.${" and more of it".repeat((number * 7) % 23)}`);
       await account.call("POST", `/v1/conversations/${id}/read`, { seq: 30 });
-      const alice = await world.person("alice", options);
+      const alice = await env.user("alice", options);
       await alice.logIn();
       // The list opens at the divider; the newest of the 300 unread messages are not loaded there.
       await alice.open("bob");
       await alice.page.locator(".unread-divider").waitFor();
       await alice.page.getByRole("button", { name: /^Jump to latest, \d+ new/ }).waitFor();
       await alice.sees("message 31.");
-      await goOffline(world, alice);
+      await goOffline(env, alice);
       const send = WAYS["the send button"];
       await sendAndMeasure(alice, "from far above", "from far above", send, "queued");
       await alice.sees("message 330.");
       assert.equal(await alice.page.locator(".area-error").count(), 0);
       await sendAndMeasure(alice, `again\n${MANY_LINES}`, "again", send, "queued");
-      world.proxy.mode = "open";
+      env.proxy.mode = "open";
       await alice.context.setOffline(false);
-      await alice.seesTick("again", "sent", RETURN_MS);
+      await alice.seesTick("again", "sent", RECONNECT_MS);
       await isOnScreen(alice, "again", "back online");
     }));
 }
 
-/** Waits until no frame moves the list any more. */
-async function rests(person) {
+/** Waits until the scroll position stays the same for 10 frames. */
+async function rests(user) {
   const top = () =>
-    person.page.locator(".scroller").evaluate(async (list) => {
+    user.page.locator(".scroller").evaluate(async (list) => {
       for (let frame = 0; frame < 10; frame++) await new Promise((resume) => requestAnimationFrame(resume));
       return list.scrollTop;
     });
   let before = await top();
-  await expectSoon("the list rests", async () => {
+  await waitUntil("the list rests", async () => {
     const last = before;
     before = await top();
     return [last === before, before];
@@ -159,8 +159,8 @@ const MOVES = {
 
 for (const [what, move] of Object.entries(MOVES)) {
   test(`a message sent while ${what} still moves the list is on the screen when the list rests`, () =>
-    inWorld(async (world) => {
-      const { alice } = await longTalk(world, DESKTOP);
+    withEnvironment(async (env) => {
+      const { alice } = await openLongChat(env, DESKTOP);
       for (let time = 1; time <= 8; time++) {
         const text = `at once ${time}.`;
         await alice.composer.fill(text);
@@ -170,7 +170,7 @@ for (const [what, move] of Object.entries(MOVES)) {
         await rests(alice);
         await isOnScreen(alice, text, `time ${time}`);
       }
-      // The person is free to leave the end again.
+      // The user can scroll away from the end again.
       await move(alice);
       await alice.page.getByRole("button", { name: "Jump to latest" }).waitFor();
     }));

@@ -6,11 +6,10 @@ export const SIZES = {
 };
 
 /**
- * Where the divider is, and the newest message whose beginning is on the screen, once frames have
- * passed.
+ * The position of the divider, and the newest message that starts on the screen, after 3 frames.
  */
-export const look = (person) =>
-  person.page.locator(".scroller").evaluate(async (list) => {
+export const look = (user) =>
+  user.page.locator(".scroller").evaluate(async (list) => {
     for (let frame = 0; frame < 3; frame++) await new Promise((resume) => requestAnimationFrame(resume));
     const { top, bottom } = list.getBoundingClientRect();
     const divider = list.querySelector(".unread-divider")?.getBoundingClientRect();

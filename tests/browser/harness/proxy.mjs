@@ -1,4 +1,4 @@
-// A piece of network between a browser and the server that a test can break.
+// A TCP proxy between a browser and the server, which a test can make fail.
 
 import { once } from "node:events";
 import net from "node:net";
@@ -7,7 +7,7 @@ export class Proxy {
   #pairs = new Set();
   #mode = "open";
 
-  static async before(target) {
+  static async start(target) {
     const proxy = new Proxy();
     proxy.target = target;
     proxy.listener = net.createServer((client) => proxy.#accept(client));
@@ -17,13 +17,16 @@ export class Proxy {
     return proxy;
   }
 
-  /** "open"; "closed": nobody gets through; "deaf": what the server answers is lost, on WebSockets and elsewhere. */
+  /**
+   * "open"; "closed": every connection ends at once; "drop_answers": requests reach the server, and
+   * its answers are lost.
+   */
   set mode(mode) {
     this.#mode = mode;
     if (mode === "closed") this.cut();
   }
 
-  /** Ends every connection there is. */
+  /** Ends every connection. */
   cut() {
     for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
     this.#pairs.clear();
@@ -46,6 +49,6 @@ export class Proxy {
     };
     for (const socket of pair) socket.on("error", end).on("close", end);
     client.on("data", (bytes) => server.write(bytes));
-    server.on("data", (bytes) => this.#mode === "deaf" || client.write(bytes));
+    server.on("data", (bytes) => this.#mode === "drop_answers" || client.write(bytes));
   }
 }

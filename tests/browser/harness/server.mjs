@@ -1,4 +1,4 @@
-// The real server as a child process, on a free port and in a data directory of its own.
+// The real server as a child process, on a free port and in its own data directory.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -23,7 +23,7 @@ export class Server {
     return server;
   }
 
-  /** Starts again after `kill`, where it was. */
+  /** Starts again after `kill`, on the same port and data directory. */
   async resume() {
     const args = ["serve", "--listen", this.listen, "--data-dir", this.directory];
     const limits = [
@@ -35,13 +35,13 @@ export class Server {
       "MEMBERS_ADDED_PER_USER_PER_HOUR",
     ];
     const unlimited = Object.fromEntries(limits.map((limit) => [`BLUETICK_LIMITS__${limit}`, "0"]));
-    // Nothing else of ours: every name that starts with BLUETICK_ is a setting to it.
+    // Only these variables: every name that starts with BLUETICK_ is a setting of the server.
     const env = { PATH: process.env.PATH, ...unlimited, ...this.env };
     const child = spawn(BINARY, args, { env, stdio: ["ignore", "pipe", "ignore"] });
     this.#child = child;
     const failed = new Promise((_, reject) => {
       child.once("error", reject);
-      child.once("exit", (code) => reject(new Error(`the server ended with ${code} before it served`)));
+      child.once("exit", (code) => reject(new Error(`the server exited with ${code} before it listened`)));
     });
     const timer = setTimeout(() => child.kill("SIGKILL"), START_MS);
     this.url = await Promise.race([addressIn(child.stdout), failed]);
@@ -65,7 +65,7 @@ export class Server {
     await rm(this.directory, { recursive: true, force: true });
   }
 
-  /** One call of the API, for what a test needs around the people it watches. */
+  /** One call of the API. */
   async call(method, path, token, body) {
     const headers = { "content-type": "application/json" };
     if (token) headers.authorization = `Bearer ${token}`;
@@ -75,15 +75,13 @@ export class Server {
     return json;
   }
 
-  /**
-   * Makes people known who have no account: users of the operator's own product, each with a token.
-   */
+  /** Creates users without an account: users of the operator's own product, each with a token. */
   async mint(users) {
     const key = (await readFile(join(this.directory, "admin.key"), "utf8")).trim();
     for (const user_id of users) await this.call("POST", "/v1/tokens", key, { user_id, ttl_s: 3_600 });
   }
 
-  /** Moves all there is to the archive, and returns how many messages lie there then. */
+  /** Archives all messages and returns how many messages the archive holds. */
   async archive() {
     const key = (await readFile(join(this.directory, "admin.key"), "utf8")).trim();
     const { job_id } = await this.call("POST", "/v1/archive/run", key, { partial: true });
@@ -94,7 +92,7 @@ export class Server {
     }
   }
 
-  /** Somebody who has an account and no browser. */
+  /** A user with an account, without a browser. */
   async account(user_id, display_name) {
     const { token } = await this.call("POST", "/v1/signup", null, { user_id, display_name, password: `${user_id}-password` });
     const call = (method, path, body) => this.call(method, path, token, body);
@@ -112,5 +110,5 @@ async function addressIn(output) {
     const url = line.match(/http:\/\/[^/\s]+/)?.[0];
     if (url) return url;
   }
-  throw new Error("the server said no address");
+  throw new Error("the server printed no address");
 }

@@ -1,6 +1,6 @@
-// Stands for a person or a group: initials on a colour that belongs to the id.
+// The initials of a person or a group, on a colour that depends on the ID.
 
-import { hueOf, initials } from "../text/words.ts";
+import { hueOf, initials } from "../text/texts.ts";
 
 export function Avatar(props: { id: string; name: string; online?: boolean; isGroup?: boolean }) {
   return (

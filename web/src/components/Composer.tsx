@@ -1,6 +1,8 @@
-// Where a message is written. The draft belongs to the conversation and outlives the visit.
+// The composer: the text field and the send button. The browser stores the draft of each
+// conversation.
 
 import { createSignal, onMount } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import { messageOf } from "../state/load.ts";
 import { createDraft } from "../state/drafts.ts";
@@ -11,7 +13,7 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
   const { id } = props;
   let field!: HTMLTextAreaElement;
   const [isEmpty, setEmpty] = createSignal(true);
-  // Where the keys are on the screen, Enter is the only way to a new line.
+  // On a touch keyboard, Enter is the only way to start a new line.
   const isTouch = matchMedia("(pointer: coarse)").matches;
   const draft = createDraft(id, {
     read: () => field.value,
@@ -41,8 +43,8 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
     try {
       draft.sent(chat.client.conversation(id).send(content).message_id);
     } catch (failure) {
-      // Not even the outbox took it: what was written stays.
-      return chat.tell(messageOf(failure));
+      // The outbox is full: the text stays in the field.
+      return chat.showToast(messageOf(failure));
     }
     field.value = "";
     fit();
@@ -50,7 +52,7 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
   }
 
   function onKeyDown(event: KeyboardEvent): void {
-    // While an input method composes, Enter chooses a word.
+    // While an input method is composing, Enter selects a word.
     if (event.key !== "Enter" || event.shiftKey || isTouch || event.isComposing || event.keyCode === 229) return;
     event.preventDefault();
     send();
@@ -58,7 +60,7 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
 
   onMount(() => {
     draft.load();
-    // On a phone the keyboard would cover what one came to read.
+    // On a phone, the keyboard would cover the messages.
     if (matchMedia("(pointer: fine)").matches) field.focus({ preventScroll: true });
   });
 
@@ -68,14 +70,14 @@ export function Composer(props: { id: string; title: string; onSent(): void }) {
         ref={field}
         rows="1"
         dir="auto"
-        placeholder="Type a message"
-        aria-label={`Message to ${props.title}`}
+        placeholder={t("typeMessage")}
+        aria-label={t("messageTo", { name: props.title })}
         aria-keyshortcuts={isTouch ? undefined : "Enter"}
         enterkeyhint={isTouch ? "enter" : "send"}
         onInput={onInput}
         onKeyDown={onKeyDown}
       />
-      <button type="submit" class="send" aria-label="Send" disabled={isEmpty()}><Icon name="send" /></button>
+      <button type="submit" class="send" aria-label={t("send")} disabled={isEmpty()}><Icon name="send" /></button>
     </form>
   );
 }

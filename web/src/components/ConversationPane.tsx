@@ -1,13 +1,14 @@
-// The open conversation: who it is with, its messages, the field to write in, and the panel with details beside it.
+// The open conversation: its header, its messages, the composer and the details panel.
 
 import { Show, createEffect, createMemo, createSignal, on } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
-import { createHeard } from "../state/heard.ts";
-import { memberCount, presenceText, titleOf, typingText } from "../text/words.ts";
+import { createConfirmation } from "../state/confirmation.ts";
+import { memberCount, presenceText, titleOf, typingText } from "../text/texts.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Composer } from "./Composer.tsx";
 import type { DetailsSubject } from "./Details.tsx";
-import { Details } from "./later.ts";
+import { Details } from "./lazy.ts";
 import { Icon } from "./Icon.tsx";
 import { MessageList } from "./MessageList.tsx";
 
@@ -17,9 +18,9 @@ export function ConversationPane(props: { id: string }) {
   const conversation = () => chat.conversation(id);
   const entry = createMemo(() => conversation().entry);
   const isGroup = () => id.startsWith("g");
-  const title = () => titleOf(entry(), chat.me, chat.nameOf) || (isGroup() ? "Group" : "Chat");
+  const title = () => titleOf(entry(), chat.me, chat.nameOf) || t(isGroup() ? "group" : "chat");
   const [subject, setSubject] = createSignal<DetailsSubject | null>(null);
-  const heard = createHeard(id);
+  const confirmation = createConfirmation(id);
   let jumpToSent = () => {};
   let infoButton!: HTMLButtonElement;
 
@@ -48,7 +49,7 @@ export function ConversationPane(props: { id: string }) {
     else chat.go("");
   }
 
-  // The title of the page is the shell's; a change of the conversation is told to those who do not see it by the heading.
+  // On touch screens, focus moves to the heading, so that screen readers announce the conversation.
   let heading!: HTMLHeadingElement;
   createEffect(on(() => id, () => matchMedia("(pointer: coarse)").matches && heading.focus()));
 
@@ -56,18 +57,18 @@ export function ConversationPane(props: { id: string }) {
     <main class="pane conversation" classList={{ "with-details": subject() !== null }} aria-label={title()} onKeyDown={onKeyDown}>
       <div class="thread">
         <header class="bar">
-          <button type="button" class="icon-button back" aria-label="Back to chats" onClick={() => chat.go("")}><Icon name="back" /></button>
+          <button type="button" class="icon-button back" aria-label={t("backToChats")} onClick={() => chat.go("")}><Icon name="back" /></button>
           <Avatar id={entry()?.peer ?? id} name={title()} isGroup={isGroup()} online={presence()?.online} />
           <div class="names" onClick={() => setSubject({ kind: "conversation" })}>
             <h1 ref={heading} tabindex="-1"><bdi>{title()}</bdi></h1>
             <span class="subtitle" classList={{ typing: typing() !== "" }}>{subtitle()}</span>
           </div>
-          <button type="button" class="icon-button" ref={infoButton} aria-label="Info" aria-expanded={subject() !== null} onClick={() => setSubject(subject() ? null : { kind: "conversation" })}>
+          <button type="button" class="icon-button" ref={infoButton} aria-label={t("info")} aria-expanded={subject() !== null} onClick={() => setSubject(subject() ? null : { kind: "conversation" })}>
             <Icon name="info" />
           </button>
         </header>
-        <Show when={heard() !== "unknown"} fallback={<p class="empty" role="status">This chat does not exist, or you are not in it.</p>}>
-          <MessageList id={id} isGroup={isGroup()} isHeard={heard() === "yes"} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToSent = jump)} />
+        <Show when={confirmation() !== "unknown"} fallback={<p class="empty" role="status">{t("chatNotFound")}</p>}>
+          <MessageList id={id} isGroup={isGroup()} isConfirmed={confirmation() === "confirmed"} onShowReaders={(seq) => setSubject({ kind: "message", seq })} onReady={(jump) => (jumpToSent = jump)} />
           <Composer id={id} title={title()} onSent={() => jumpToSent()} />
         </Show>
       </div>

@@ -1,11 +1,13 @@
-// The panel beside a conversation: who is in it and what one may do about that, or who has read one message.
+// The details panel of a conversation: the chat info with settings and members, or the message info
+// with the readers of one message.
 
 import { For, Show, createMemo, createSignal, onMount, type JSX } from "solid-js";
+import { formatNumber, t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import { createLoad } from "../state/create-load.ts";
 import { messageOf } from "../state/load.ts";
-import { cut } from "../text/plain.ts";
-import { memberCount, presenceText, titleOf } from "../text/words.ts";
+import { truncate } from "../text/plain.ts";
+import { memberCount, presenceText, titleOf } from "../text/texts.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
 import { PeoplePicker } from "./PeoplePicker.tsx";
@@ -17,29 +19,29 @@ export function Details(props: { id: string; subject: DetailsSubject; onClose():
   onMount(() => closeButton.focus());
   const seq = () => (props.subject.kind === "message" ? props.subject.seq : 0);
   return (
-    <aside class="details" aria-label={seq() ? "Message info" : "Chat info"}>
+    <aside class="details" aria-label={t(seq() ? "messageInfo" : "chatInfo")}>
       <header class="bar">
-        <h2>{seq() ? "Message info" : "Info"}</h2>
-        <button type="button" class="icon-button" ref={closeButton} aria-label="Close panel" onClick={() => props.onClose()}><Icon name="close" /></button>
+        <h2>{t(seq() ? "messageInfo" : "chatInfo")}</h2>
+        <button type="button" class="icon-button" ref={closeButton} aria-label={t("close")} onClick={() => props.onClose()}><Icon name="close" /></button>
       </header>
       <div class="details-body">
-        <Show when={seq()} fallback={<About id={props.id} />} keyed>
-          {(shown) => <Readers id={props.id} seq={shown} />}
+        <Show when={seq()} fallback={<ChatInfo id={props.id} />} keyed>
+          {(shown) => <MessageInfo id={props.id} seq={shown} />}
         </Show>
       </div>
     </aside>
   );
 }
 
-// Who has read a message
+// The message info
 
-function Readers(props: { id: string; seq: number }) {
+function MessageInfo(props: { id: string; seq: number }) {
   const chat = useChat();
   const peerStatus = createMemo(() => {
     const status = chat.conversation(props.id).entry?.peer_status;
     return status ? `${status.last_delivered_seq}/${status.last_read_seq}` : "";
   });
-  // Asked again whenever somebody has come further.
+  // Loaded again when a receipt of another member arrives.
   const readers = createLoad(
     () => ({ peerStatus: peerStatus(), seq: props.seq }),
     ({ seq }) => chat.client.conversation(props.id).readers(seq),
@@ -47,14 +49,14 @@ function Readers(props: { id: string; seq: number }) {
   const message = createMemo(() => chat.conversation(props.id).messages.find((each) => each.seq === props.seq));
   return (
     <>
-      <Show when={message()}>{(shown) => <blockquote class="quoted" dir="auto">{cut(shown().content, 400)}</blockquote>}</Show>
+      <Show when={message()}>{(shown) => <blockquote class="quoted" dir="auto">{truncate(shown().content, 400)}</blockquote>}</Show>
       <p class="error" role="alert">{readers.error()}</p>
-      <Show when={readers.value()} fallback={<p class="hint" role="status">{readers.error() ? "" : "Loading…"}</p>}>
+      <Show when={readers.value()} fallback={<p class="hint" role="status">{readers.error() ? "" : t("loading")}</p>}>
         {(lists) => (
           <>
-            <PeopleList title="Read by" people={lists().read} />
-            <PeopleList title="Delivered to" people={lists().delivered} />
-            <PeopleList title="Not delivered yet" people={lists().waiting} />
+            <PeopleList title={t("readBy")} people={lists().read} />
+            <PeopleList title={t("deliveredTo")} people={lists().delivered} />
+            <PeopleList title={t("notDelivered")} people={lists().waiting} />
           </>
         )}
       </Show>
@@ -62,7 +64,7 @@ function Readers(props: { id: string; seq: number }) {
   );
 }
 
-/** A group may have thousands of members: a page of them at a time. */
+/** A group may have thousands of members, so the list grows by this number at a time. */
 const LIST_PAGE = 100;
 
 function Paged<T>(props: { each: readonly T[]; label: string; children: (item: T) => JSX.Element }) {
@@ -72,7 +74,7 @@ function Paged<T>(props: { each: readonly T[]; label: string; children: (item: T
     <>
       <ul class="people" aria-label={props.label}><For each={shown()}>{(item) => props.children(item)}</For></ul>
       <Show when={props.each.length > limit()}>
-        <button type="button" class="button wide" onClick={() => setLimit(limit() + LIST_PAGE)}>Show more ({props.each.length - limit()} left)</button>
+        <button type="button" class="button wide" onClick={() => setLimit(limit() + LIST_PAGE)}>{t("showMore", { count: props.each.length - limit() })}</button>
       </Show>
     </>
   );
@@ -83,7 +85,7 @@ function PeopleList(props: { title: string; people: readonly string[] }) {
   return (
     <Show when={props.people.length > 0}>
       <section>
-        <h3>{props.title} <span class="count">{props.people.length}</span></h3>
+        <h3>{props.title} <span class="count">{formatNumber(props.people.length)}</span></h3>
         <Paged each={props.people} label={props.title}>
           {(user) => <li><Avatar id={user} name={chat.nameOf(user)} /><span class="names"><span><bdi>{chat.nameOf(user)}</bdi></span></span></li>}
         </Paged>
@@ -92,9 +94,9 @@ function PeopleList(props: { title: string; people: readonly string[] }) {
   );
 }
 
-// The conversation
+// The chat info
 
-function About(props: { id: string }) {
+function ChatInfo(props: { id: string }) {
   const chat = useChat();
   const conversation = () => chat.conversation(props.id);
   const entry = createMemo(() => conversation().entry);
@@ -109,10 +111,10 @@ function About(props: { id: string }) {
   const [toAdd, setToAdd] = createSignal<string[]>([]);
   const isAdmin = () => members.value()?.some((member) => member.user_id === chat.me && member.role === "admin") ?? false;
 
-  async function attempt(work: () => Promise<unknown>): Promise<boolean> {
+  async function attempt(action: () => Promise<unknown>): Promise<boolean> {
     setError("");
     try {
-      await work();
+      await action();
       return true;
     } catch (failure) {
       setError(messageOf(failure));
@@ -145,37 +147,37 @@ function About(props: { id: string }) {
       <p class="error" role="alert">{error()}</p>
 
       <Show when={entry()}>
-        {(line) => (
+        {(current) => (
           <section class="switches">
-            <Switcher label="Pin chat" on={line().pinned} onChange={(pinned) => attempt(() => chat.client.conversation(props.id).settings({ pinned }))} />
-            <Switcher label="Mute notifications" on={line().muted} onChange={(muted) => attempt(() => chat.client.conversation(props.id).settings({ muted }))} />
-            <Switcher label="Archive chat" on={line().archived} onChange={(archived) => attempt(() => chat.client.conversation(props.id).settings({ archived }))} />
-            <Switcher label="Send read receipts" on={line().read_receipts} onChange={(read_receipts) => attempt(() => chat.client.conversation(props.id).settings({ read_receipts }))} />
+            <Switcher label={t("pinChat")} on={current().pinned} onChange={(pinned) => attempt(() => chat.client.conversation(props.id).settings({ pinned }))} />
+            <Switcher label={t("mute")} on={current().muted} onChange={(muted) => attempt(() => chat.client.conversation(props.id).settings({ muted }))} />
+            <Switcher label={t("archiveChat")} on={current().archived} onChange={(archived) => attempt(() => chat.client.conversation(props.id).settings({ archived }))} />
+            <Switcher label={t("readReceipts")} on={current().read_receipts} onChange={(read_receipts) => attempt(() => chat.client.conversation(props.id).settings({ read_receipts }))} />
           </section>
         )}
       </Show>
 
       <Show when={isGroup()}>
         <section>
-          <h3>Members <span class="count">{entry()?.member_count}</span></h3>
-          <Show when={isAdding()} fallback={<button type="button" class="button wide" onClick={() => setAdding(true)}>Add members</button>}>
-            <PeoplePicker label="Add members" chosen={toAdd()} onChange={setToAdd} exclude={members.value()?.map((member) => member.user_id) ?? []} />
+          <h3>{t("members")} <span class="count">{formatNumber(entry()?.member_count ?? 0)}</span></h3>
+          <Show when={isAdding()} fallback={<button type="button" class="button wide" onClick={() => setAdding(true)}>{t("addMembers")}</button>}>
+            <PeoplePicker label={t("addMembers")} chosen={toAdd()} onChange={setToAdd} exclude={members.value()?.map((member) => member.user_id) ?? []} />
             <div class="buttons">
-              <button type="button" class="button primary" disabled={toAdd().length === 0} onClick={() => void add()}>Add</button>
-              <button type="button" class="button" onClick={() => { setAdding(false); setToAdd([]); }}>Cancel</button>
+              <button type="button" class="button primary" disabled={toAdd().length === 0} onClick={() => void add()}>{t("add")}</button>
+              <button type="button" class="button" onClick={() => { setAdding(false); setToAdd([]); }}>{t("cancel")}</button>
             </div>
           </Show>
           <p class="error" role="alert">{members.error()}</p>
-          <Paged each={members.value() ?? []} label="Members">
+          <Paged each={members.value() ?? []} label={t("members")}>
             {(member) => (
               <li>
                 <Avatar id={member.user_id} name={chat.nameOf(member.user_id)} />
                 <span class="names">
-                  <span><bdi>{chat.nameOf(member.user_id)}</bdi>{member.user_id === chat.me ? " (you)" : ""}</span>
-                  <span class="hint">{member.role === "admin" ? `${member.user_id} · admin` : member.user_id}</span>
+                  <span><bdi>{member.user_id === chat.me ? t("nameYou", { name: chat.nameOf(member.user_id) }) : chat.nameOf(member.user_id)}</bdi></span>
+                  <span class="hint"><bdi>{member.user_id}</bdi>{member.role === "admin" ? ` · ${t("admin")}` : ""}</span>
                 </span>
                 <Show when={isAdmin() && member.user_id !== chat.me}>
-                  <button type="button" class="button small" aria-label={`Remove ${chat.nameOf(member.user_id)}`} onClick={() => void remove(member.user_id)}>Remove</button>
+                  <button type="button" class="button small" aria-label={t("removeName", { name: chat.nameOf(member.user_id) })} onClick={() => void remove(member.user_id)}>{t("remove")}</button>
                 </Show>
               </li>
             )}
@@ -191,11 +193,11 @@ function Leave(props: { title: string; onLeave(): void }) {
   const [isAsking, setAsking] = createSignal(false);
   return (
     <section>
-      <Show when={isAsking()} fallback={<button type="button" class="button danger wide" onClick={() => setAsking(true)}>Leave group</button>}>
-        <p>Leave “{props.title}”? You will no longer receive its messages.</p>
+      <Show when={isAsking()} fallback={<button type="button" class="button danger wide" onClick={() => setAsking(true)}>{t("leaveGroup")}</button>}>
+        <p>{t("leaveQuestion", { title: props.title })}</p>
         <div class="buttons">
-          <button type="button" class="button danger" onClick={() => props.onLeave()}>Leave</button>
-          <button type="button" class="button" onClick={() => setAsking(false)}>Cancel</button>
+          <button type="button" class="button danger" onClick={() => props.onLeave()}>{t("leave")}</button>
+          <button type="button" class="button" onClick={() => setAsking(false)}>{t("cancel")}</button>
         </div>
       </Show>
     </section>
@@ -212,7 +214,7 @@ export function Switcher(props: { label: string; on: boolean; onChange(on: boole
         checked={props.on}
         onChange={async ({ currentTarget }) => {
           await props.onChange(currentTarget.checked);
-          // What the server says stands, also where it refused.
+          // The switch shows the value of the server, also after a refusal.
           currentTarget.checked = props.on;
         }}
       />

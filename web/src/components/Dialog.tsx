@@ -1,14 +1,15 @@
-// A dialog over the page. The browser traps the focus and closes it on Escape.
+// A modal dialog. The browser traps the focus in it and closes it on Escape.
 
 import { createUniqueId, onCleanup, onMount, type JSX } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { Icon } from "./Icon.tsx";
 
 export function Dialog(props: { title: string; onClose(): void; children: JSX.Element }) {
   const titleId = createUniqueId();
   let dialog!: HTMLDialogElement;
-  const before = document.activeElement;
+  const focusedBefore = document.activeElement;
   onMount(() => dialog.showModal());
-  onCleanup(() => before instanceof HTMLElement && before.isConnected && before.focus());
+  onCleanup(() => focusedBefore instanceof HTMLElement && focusedBefore.isConnected && focusedBefore.focus());
   return (
     <dialog
       ref={dialog}
@@ -20,7 +21,7 @@ export function Dialog(props: { title: string; onClose(): void; children: JSX.El
       <div class="dialog-body">
         <header>
           <h2 id={titleId}>{props.title}</h2>
-          <button type="button" class="icon-button" aria-label="Close" onClick={() => dialog.close()}><Icon name="close" /></button>
+          <button type="button" class="icon-button" aria-label={t("close")} onClick={() => dialog.close()}><Icon name="close" /></button>
         </header>
         {props.children}
       </div>

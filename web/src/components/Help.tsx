@@ -1,28 +1,32 @@
-// The keys that do something.
+// The list of keyboard shortcuts.
 
 import { For } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { Dialog } from "./Dialog.tsx";
 
-const KEYS: [keys: string[], what: string][] = [
-  [["Ctrl K", "/"], "Search people and chats"],
-  [["↑", "↓"], "Move in the list or the results"],
-  [["Enter"], "Open, or send the message"],
-  [["Shift Enter"], "Start a new line"],
-  [["Alt ↑", "Alt ↓"], "Previous or next chat"],
-  [["→", "Shift F10"], "Options of the chat in the list"],
-  [["Esc"], "Close, or go back to the list"],
-  [["?"], "This help"],
-];
+function shortcuts(): [keys: string[], action: string][] {
+  const [ctrl, shift] = [t("keyCtrl"), t("keyShift")];
+  return [
+    [[`${ctrl} K`, "/"], t("search")],
+    [["↑", "↓"], t("shortcutMove")],
+    [["Enter"], t("shortcutOpen")],
+    [[`${shift} Enter`], t("shortcutNewLine")],
+    [["Alt ↑", "Alt ↓"], t("shortcutNextChat")],
+    [["→", `${shift} F10`], t("shortcutOptions")],
+    [["Esc"], t("shortcutClose")],
+    [["?"], t("shortcuts")],
+  ];
+}
 
 export function Help(props: { onClose(): void }) {
   return (
-    <Dialog title="Keyboard shortcuts" onClose={() => props.onClose()}>
+    <Dialog title={t("shortcuts")} onClose={() => props.onClose()}>
       <dl class="keys">
-        <For each={KEYS}>
-          {([keys, what]) => (
+        <For each={shortcuts()}>
+          {([keys, action]) => (
             <div>
-              <dt><For each={keys}>{(key) => <kbd>{key}</kbd>}</For></dt>
-              <dd>{what}</dd>
+              <dt><For each={keys}>{(key) => <kbd dir="ltr">{key}</kbd>}</For></dt>
+              <dd>{action}</dd>
             </div>
           )}
         </For>

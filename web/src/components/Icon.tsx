@@ -1,4 +1,4 @@
-// The pictures, drawn as lines in the colour of the text around them.
+// The icons, drawn as lines in the colour of the text around them.
 
 const PATHS = {
   back: "M15 5l-7 7 7 7",
@@ -21,10 +21,13 @@ const PATHS = {
 
 export type IconName = keyof typeof PATHS;
 
-/** With a label it is a picture to be read out; without one it only decorates. */
+/** Icons that point in the reading direction. They are mirrored in right-to-left languages. */
+const MIRRORED: ReadonlySet<IconName> = new Set(["back", "chevron", "send"]);
+
+/** With a label, screen readers read the icon. Without one, it is a decoration. */
 export function Icon(props: { name: IconName; label?: string }) {
   return (
-    <svg class="icon" viewBox="0 0 24 24" role={props.label ? "img" : undefined} aria-label={props.label} aria-hidden={props.label ? undefined : "true"}>
+    <svg class="icon" classList={{ mirrored: MIRRORED.has(props.name) }} viewBox="0 0 24 24" role={props.label ? "img" : undefined} aria-label={props.label} aria-hidden={props.label ? undefined : "true"}>
       <path d={PATHS[props.name]} />
     </svg>
   );

@@ -1,31 +1,32 @@
-// One line of the list of conversations.
+// One chat in the chat list.
 
 import { tickState, type InboxEntry } from "@bluetick/client";
 import { Show, createMemo, type Accessor } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import type { TickState } from "../state/rows.ts";
 import { firstLine } from "../text/plain.ts";
-import { moment } from "../text/time.ts";
-import { countText, previewOf, titleOf, typingText } from "../text/words.ts";
+import { shortTime } from "../text/time.ts";
+import { countText, previewOf, titleOf, typingText } from "../text/texts.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
 import { Tick } from "./Tick.tsx";
 
-export interface InboxLine {
+export interface InboxItem {
   readonly id: string;
   readonly entry: Accessor<InboxEntry>;
 }
 
 interface InboxRowProps {
-  line: InboxLine;
+  item: InboxItem;
   isTabStop: boolean;
-  onMenu(line: InboxLine, anchor: HTMLElement): void;
+  onMenu(item: InboxItem, anchor: HTMLElement): void;
 }
 
 export function InboxRow(props: InboxRowProps) {
   const chat = useChat();
-  const { id } = props.line;
-  const entry = () => props.line.entry();
+  const { id } = props.item;
+  const entry = () => props.item.entry();
   const isGroup = () => entry().kind === "group";
   const title = () => titleOf(entry(), chat.me, chat.nameOf);
   const conversation = () => chat.conversation(id);
@@ -33,11 +34,11 @@ export function InboxRow(props: InboxRowProps) {
     const { typists } = conversation();
     return typists.length > 0 ? typingText(typists, isGroup(), chat.nameOf) : "";
   });
-  // What waits here is the latest that one said, whatever the server has.
+  // A message in the outbox is newer than every message of the server.
   const waiting = createMemo(() => conversation().waiting.last);
   const preview = createMemo(() => {
     const last = waiting();
-    return last ? { by: "You", text: firstLine(last.content), isAbsent: false } : previewOf(entry(), chat.me, chat.nameOf);
+    return last ? { by: t("you"), text: firstLine(last.content), isAbsent: false } : previewOf(entry(), chat.me, chat.nameOf);
   });
   const ownTick = createMemo((): TickState | null => {
     if (waiting()) return conversation().waiting.failed > 0 ? "failed" : "queued";
@@ -57,7 +58,7 @@ export function InboxRow(props: InboxRowProps) {
       class="inbox-row"
       classList={{ current: chat.openId() === id, muted: entry().muted, unread: entry().unread > 0 }}
       data-conversation-id={id}
-      onContextMenu={(event) => { event.preventDefault(); props.onMenu(props.line, menuButton); }}
+      onContextMenu={(event) => { event.preventDefault(); props.onMenu(props.item, menuButton); }}
     >
       <a
         href={`#${id}`}
@@ -72,7 +73,7 @@ export function InboxRow(props: InboxRowProps) {
         <Avatar id={entry().peer ?? id} name={title()} isGroup={isGroup()} online={isOnline()} />
         <span class="line">
           <span class="title"><bdi>{title()}</bdi></span>
-          <Show when={entry().last_message}><time>{moment(entry().last_at, chat.now())}</time></Show>
+          <Show when={entry().last_message}><time>{shortTime(entry().last_at, chat.now())}</time></Show>
         </span>
         <span class="line">
           <span class="preview" classList={{ typing: typing() !== "" }}>
@@ -83,15 +84,15 @@ export function InboxRow(props: InboxRowProps) {
             </Show>
           </span>
           <span class="marks">
-            <Show when={entry().pinned}><Icon name="pin" label="Pinned" /></Show>
-            <Show when={entry().muted}><Icon name="mute" label="Muted" /></Show>
+            <Show when={entry().pinned}><Icon name="pin" label={t("pinned")} /></Show>
+            <Show when={entry().muted}><Icon name="mute" label={t("muted")} /></Show>
             <Show when={entry().unread > 0}>
-              <span class="badge"><span aria-hidden="true">{countText(entry().unread)}</span><span class="visually-hidden">{entry().unread} unread</span></span>
+              <span class="badge"><span aria-hidden="true">{countText(entry().unread)}</span><span class="visually-hidden">{t("unread", { count: entry().unread })}</span></span>
             </Show>
           </span>
         </span>
       </a>
-      <button ref={menuButton} type="button" class="icon-button row-menu-button" tabindex="-1" aria-haspopup="menu" aria-label={`Options for ${title()}`} onClick={(event) => props.onMenu(props.line, event.currentTarget)}>
+      <button ref={menuButton} type="button" class="icon-button row-menu-button" tabindex="-1" aria-haspopup="menu" aria-label={t("optionsFor", { name: title() })} onClick={(event) => props.onMenu(props.item, event.currentTarget)}>
         <Icon name="more" />
       </button>
     </div>

@@ -1,36 +1,45 @@
-// The messages of the open conversation as a virtual list, newest at the bottom. It owns where the person looks: staying
-// at the end, loading what lies beyond an end, the jump to the latest, and from that what has been read.
+// The messages of the open conversation as a virtual list, newest at the bottom. It owns the scroll
+// position: following the end, loading pages beyond both ends, the jump to the latest message. The
+// scroll position decides which messages are read.
 
 import { Show, batch, createEffect, createSignal, on, onCleanup, onMount } from "solid-js";
 import { Virtualizer, type VirtualizerHandle } from "virtua/solid";
+import { t } from "../i18n/index.ts";
 import { createAbsence, unreadState } from "../state/absence.ts";
 import { useChat } from "../state/chat.ts";
 import { reasonText } from "../state/load.ts";
 import { Rows, type Row, type Step } from "../state/rows.ts";
-import { countText } from "../text/words.ts";
+import { countText } from "../text/texts.ts";
 import { Icon } from "./Icon.tsx";
 import { MessageRow } from "./MessageRow.tsx";
 
-/** How many messages the window may hold, and to how many it is cut when it holds more. */
-const WINDOW_MOST = 400;
-const WINDOW_MOST_SCROLLING = 1_500;
-const WINDOW_CUT = 240;
 /**
- * So much beyond the screen is drawn: what comes into view by one turn of a wheel has been measured before and moves
- * nothing. At the end, where much may arrive, less has to do.
+ * The window holds at most this many messages at rest; a larger one is trimmed to `WINDOW_TRIMMED`.
  */
-const AHEAD_PX = 1_400;
-const AHEAD_AT_END_PX = 700;
-/** Nearer to an end than this, what lies beyond is fetched. */
+const WINDOW_LIMIT = 400;
+/** The same limit while the user scrolls. */
+const WINDOW_LIMIT_SCROLLING = 1_500;
+/** The number of messages that stay after trimming. */
+const WINDOW_TRIMMED = 240;
+/**
+ * The height that is drawn beyond the screen. One turn of a wheel shows only rows that have been
+ * measured, so no row moves. At the end, where many messages may arrive, a smaller height is drawn.
+ */
+const OVERSCAN_PX = 1_400;
+/** The same height while the list is near its end. */
+const OVERSCAN_AT_END_PX = 700;
+/** Within this distance of an end, the page beyond it is fetched. */
 const FETCH_WITHIN_PX = 2_400;
+/** The list is at its end within this distance. */
 const END_PX = 4;
+/** Beyond this distance from the end, the button "Jump to latest" is shown. */
 const FAR_PX = 240;
-/** So much of a message has to be on the screen. */
+/** A message counts as seen when this much of it is on the screen. */
 const SEEN_PX = 24;
 /** Space between the upper edge and the unread divider. */
 const DIVIDER_MARGIN_PX = 12;
-/** A hand that just moved the list up is not taken for one that came to the end. */
-const HAND_MS = 400;
+/** For this time after the user scrolled up, the list does not follow its end. */
+const SCROLLED_UP_MS = 400;
 
 /** The virtual list hides a row until it has measured it. */
 const isHidden = (item: HTMLElement | null) => item?.style.visibility === "hidden";
@@ -38,10 +47,10 @@ const isHidden = (item: HTMLElement | null) => item?.style.visibility === "hidde
 interface MessageListProps {
   id: string;
   isGroup: boolean;
-  /** What is known of it is the server's word. */
-  isHeard: boolean;
+  /** The server has confirmed the conversation; cached data may be old. */
+  isConfirmed: boolean;
   onShowReaders(seq: number): void;
-  /** Hands out what leads to a message that was just sent. */
+  /** Passes a function that scrolls to a message that was just sent. */
   onReady(jumpToSent: () => void): void;
 }
 
@@ -53,63 +62,66 @@ export function MessageList(props: MessageListProps) {
   let scroller!: HTMLDivElement;
   let list: VirtualizerHandle | undefined;
   let isAtEnd = true;
-  /** What is at hand is shown, and the newest is still on its way. */
+  /** Cached messages are shown, and the newest ones are still loading. */
   let isOpening = true;
-  let movedUpAt = -Infinity;
-  /** The scroll position, and the furthest one possible, at the last look. */
+  let scrolledUpAt = -Infinity;
+  /** The scroll position and the largest possible one, when they were last read. */
   let lastTop = 0;
   let lastMax = 0;
-  /** Somebody scrolls, so the first look is over. */
-  let hasHand = false;
-  /** At the very top, one page follows one arrival. */
+  /** The user has scrolled, so the list no longer goes to the divider by itself. */
+  let hasScrolled = false;
+  /** At the very top, the list fetches one page each time it moves there. */
   let hasMoved = true;
-  /** Where the unread begin, until the first look has gone there. */
+  /** The first unread seq, until the list has gone there. */
   let firstUnread: number | null = null;
-  /** The newest message when that was decided; what came later came while the person was here. */
+  /** The newest seq at that time. The user was present for later messages. */
   let lastAtOpening = 0;
   /**
    * The row with the unread divider, while the list moves there. Rows are measured only when they
    * are drawn, so each measurement moves the target. Null once the list has arrived and rests, or
-   * the person scrolled.
+   * the user scrolled.
    */
   let target: Row | null = null;
-  /** No scroll event is younger than the last word of the virtual list that scrolling has ended. */
+  /** No scroll event came after the virtual list reported the end of scrolling. */
   let isAtRest = true;
-  /** The messages that the rows were made of, and the seq up to which they go. */
-  let taken = conversation.messages;
-  let takenTo = conversation.window.toSeq;
+  /** The messages that the rows show, and the last seq of their window. */
+  let shownMessages = conversation.messages;
+  let shownToSeq = conversation.window.toSeq;
+  /** The list knows whether there are unread messages. */
   let isDecided = false;
-  let hasAskedAround = false;
+  let hasLoadedAround = false;
   /**
-   * The list stopped following its end, because messages arrived while the person was away. When
-   * the person is back, the list goes to the first of them. Until then nothing is marked as read.
+   * The list stopped following its end, because messages arrived while the user was away. When the
+   * user is back, the list goes to the first of them. Until then, no message is marked as read.
    */
   let isBehind = false;
-  /** The newest message when the person left, or jumped to the end while away. */
+  /** The newest seq when the user left, or jumped to the end while away. */
   let lastBeforeAbsence = 0;
   /**
-   * The person sent a message while the list still moved: it stays at its end until the message is
-   * drawn and the list rests. The scroll animation from before does not end it; a new wheel, key,
-   * pointer or touch event does.
+   * The user sent a message while the list still moved: the list stays at its end until the message
+   * is drawn and the list rests. The scroll animation from before does not end it; a new wheel,
+   * key, pointer or touch event does.
    */
   let isPinned = false;
 
-  /** What is unread is known when the server has said so; what this browser remembers may be of yesterday. */
+  /**
+   * Decides once whether there are unread messages. Cached data may be old, so the server decides.
+   */
   function decideUnread(): void {
-    if (isDecided || !props.isHeard) return;
+    if (isDecided || !props.isConfirmed) return;
     isDecided = true;
-    if (conversation.entry?.unread) divide(!hasHand);
+    if (conversation.entry?.unread) showDivider(!hasScrolled);
   }
 
   /** Puts the divider before the unread messages. With `mayMove`, the list goes there. */
-  function divide(mayMove: boolean): void {
+  function showDivider(mayMove: boolean): void {
     const { entry } = conversation;
     if (!entry) return;
-    rows.divideAfter(entry.my_status.last_read_seq);
+    rows.setDividerAfter(entry.my_status.last_read_seq);
     lastAtOpening = entry.last_seq;
     if (!mayMove) return;
     firstUnread = entry.my_status.last_read_seq + 1;
-    hasAskedAround = false;
+    hasLoadedAround = false;
     target = null;
   }
 
@@ -117,7 +129,7 @@ export function MessageList(props: MessageListProps) {
     onLeave: () => (lastBeforeAbsence = conversation.entry?.last_seq ?? 0),
     onReturn: () => {
       if (isDecided && (isAtEnd || target || firstUnread !== null)) setBehind();
-      takeNews();
+      applyChanges();
     },
   });
 
@@ -127,8 +139,8 @@ export function MessageList(props: MessageListProps) {
   }
 
   /**
-   * Stops following the end when messages arrive while the person is away. When the person is back,
-   * decides where to look.
+   * Stops following the end when messages arrive while the user is away. When the user is back,
+   * decides where the list goes.
    */
   function decideMissed(): void {
     if (!isDecided) return;
@@ -139,32 +151,32 @@ export function MessageList(props: MessageListProps) {
     const unread = isBehind ? unreadState(conversation, chat.me) : "unsure";
     if (unread === "unsure") return;
     isBehind = false;
-    if (unread === "some") divide(true);
+    if (unread === "some") showDivider(true);
     else isAtEnd = !target && firstUnread === null;
   }
 
   decideUnread();
 
-  const [step, setStep] = createSignal<Step>(rows.update(taken, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
+  const [step, setStep] = createSignal<Step>(rows.update(shownMessages, conversation.window.reachesStart).at(-1) ?? { rows: [], shift: false, isFresh: true });
   const [freshness, setFreshness] = createSignal({});
   const [isFar, setFar] = createSignal(false);
 
   const window = () => chat.conversation(id).window;
 
-  // What changed
+  // Changes of the conversation
 
-  function takeNews(): void {
+  function applyChanges(): void {
     decideUnread();
     decideMissed();
-    // Whoever came to the end without scrolling, in a short conversation, is at the end as well.
-    if (!isAtEnd) notePlace();
-    const place = isAtEnd || target ? null : placeNow();
+    // A short conversation reaches its end without a scroll event.
+    if (!isAtEnd) noteScrollPosition();
+    const anchor = isAtEnd || target ? null : currentAnchor();
     let isShifted = false;
-    taken = conversation.messages;
-    takenTo = conversation.window.toSeq;
-    for (const next of rows.update(taken, conversation.window.reachesStart)) {
+    shownMessages = conversation.messages;
+    shownToSeq = conversation.window.toSeq;
+    for (const next of rows.update(shownMessages, conversation.window.reachesStart)) {
       isShifted ||= next.shift;
-      // Each on its own: the list reads from a step whether to hold its place from the start or from the end.
+      // Each step has its own update: `shift` tells the list from which end to keep its position.
       batch(() => {
         setStep(next);
         if (next.isFresh) setFreshness({});
@@ -173,33 +185,34 @@ export function MessageList(props: MessageListProps) {
     if (conversation.window.reachesHead) isOpening = false;
     if (isAtEnd) scrollToEnd();
     else {
-      if (place && isShifted) goBackTo(place);
-      notePlace();
+      if (anchor && isShifted) restore(anchor);
+      noteScrollPosition();
     }
-    lookAtUnread();
+    goToUnread();
     settle();
   }
 
-  chat.listen(id, takeNews);
-  createEffect(on(() => props.isHeard, takeNews, { defer: true }));
+  chat.listen(id, applyChanges);
+  createEffect(on(() => props.isConfirmed, applyChanges, { defer: true }));
 
-  // The list holds its place by what it knew of the scrolling, which at the very top, or within a long leap, is not where
-  // the person is by now. So the first row on the screen is brought back to where it was, and the list is told at once:
-  // measuring the new rows before the browser's own word of it, it would go back to the top.
+  // The virtual list keeps its position relative to the last scroll event, which may be outdated at
+  // the very top or during a long jump. So the first row on the screen is moved back to its
+  // position. A synthetic scroll event informs the list at once: if it measured the new rows before
+  // the browser's own scroll event, it would go back to the top.
 
-  interface Place {
+  interface Anchor {
     row: Row;
-    /** How far above the upper edge it begins. */
+    /** The distance from the start of the row to the upper edge. */
     above: number;
   }
 
-  function placeNow(): Place | null {
+  function currentAnchor(): Anchor | null {
     const index = list?.findItemIndex(scroller.scrollTop) ?? -1;
     const row = rows.shown[index];
     return list && row ? { row, above: scroller.scrollTop - list.getItemOffset(index) } : null;
   }
 
-  function goBackTo({ row, above }: Place): void {
+  function restore({ row, above }: Anchor): void {
     const index = rows.shown.indexOf(row);
     if (index < 0 || !list) return;
     const top = list.getItemOffset(index) + above;
@@ -209,14 +222,14 @@ export function MessageList(props: MessageListProps) {
   }
 
   /**
-   * Bounded whatever arrives; only the end that is out of sight goes. Not under a hand that scrolls: until it rests, the
-   * list would hold its place from the wrong end.
+   * Bounds the window. Removes messages only at the end that is not on the screen. The limit is
+   * higher while the user scrolls, because the list would keep its position from the wrong end.
    */
   function trim(isResting: boolean): void {
-    const most = isResting || isAtEnd ? WINDOW_MOST : WINDOW_MOST_SCROLLING;
-    if (conversation.messages.length <= most || !list) return;
+    const limit = isResting || isAtEnd ? WINDOW_LIMIT : WINDOW_LIMIT_SCROLLING;
+    if (conversation.messages.length <= limit || !list) return;
     const middle = list.scrollOffset + list.viewportSize / 2;
-    conversation.trim(WINDOW_CUT, isAtEnd || middle > list.scrollSize / 2 ? "newer" : "older");
+    conversation.trim(WINDOW_TRIMMED, isAtEnd || middle > list.scrollSize / 2 ? "newer" : "older");
   }
 
   function fetchBeyond(): void {
@@ -229,7 +242,7 @@ export function MessageList(props: MessageListProps) {
     } else if (!reachesHead && below < FETCH_WITHIN_PX) void load("loadNewer");
   }
 
-  // What could not be had is what is tried again: by the person, or when the connection is back.
+  // A failed load is retried by the user, or when the connection is back.
 
   let failed: "loadOlder" | "loadNewer" | "loadNewest" | null = null;
   async function load(what: NonNullable<typeof failed>): Promise<void> {
@@ -240,11 +253,11 @@ export function MessageList(props: MessageListProps) {
   const tryAgain = () => load(failed ?? "loadNewest");
   createEffect(on(chat.connectionState, (state) => void (state === "online" && conversation.window.error && tryAgain())));
 
-  /** What has been on the screen is read, as far as somebody is there to see it. */
+  /** Marks the messages as read that were on the screen while the tab was visible. */
   function markRead(): void {
     if (document.visibilityState !== "visible" || !list) return;
     if (isPinned && isAtRest && isSettledAtEnd()) isPinned = false;
-    // Until the first look has found its place, nothing was seen.
+    // Until the list has reached the divider, the user has seen no message.
     if (!isDecided || firstUnread !== null || isBehind) return;
     if (target && !isAtTarget(target)) return markSoon();
     // The rest of the missed messages is still loading; its arrival calls this again.
@@ -256,13 +269,13 @@ export function MessageList(props: MessageListProps) {
       isAtEnd = reachesHead;
       if (isAtEnd) scrollToEnd();
     } else if (target && isAtRest) {
-      // Until it rests, the virtual list may hold its place from the end and move when something
+      // Until it rests, the virtual list may keep its position from the end and move when something
       // below is measured.
       target = null;
-      notePlace();
+      noteScrollPosition();
     }
-    // What arrived since has no rows yet.
-    if (isAtEnd && reachesHead) return conversation.markRead(takenTo);
+    // Later messages have no rows yet.
+    if (isAtEnd && reachesHead) return conversation.markRead(shownToSeq);
     if (!conversation.entry?.unread) return;
     // The drawn rows decide which messages were seen. A row without a measurement is hidden, at an
     // estimated position.
@@ -272,7 +285,7 @@ export function MessageList(props: MessageListProps) {
     if (seen) conversation.markRead(Number(seen.dataset.seq));
   }
 
-  // When what is to be seen by now has been drawn.
+  // Runs after the next frame has drawn the rows.
   let markFrame = 0;
   function markSoon(): void {
     cancelAnimationFrame(markFrame);
@@ -286,113 +299,106 @@ export function MessageList(props: MessageListProps) {
     markSoon();
   }
 
-  // Where the person looks
+  // The scroll position
 
-  const furthestTop = () => scroller.scrollHeight - scroller.clientHeight;
+  const maxScrollTop = () => scroller.scrollHeight - scroller.clientHeight;
 
   function scrollToEnd(): void {
     scroller.scrollTop = scroller.scrollHeight;
     lastTop = scroller.scrollTop;
-    lastMax = furthestTop();
+    lastMax = maxScrollTop();
   }
 
   /** Whether every row is drawn and measured, and the list shows the last one. */
   const isSettledAtEnd = () =>
-    conversation.messages === taken && furthestTop() - scroller.scrollTop < END_PX && ![...scroller.querySelectorAll<HTMLElement>("li")].some(isHidden);
+    conversation.messages === shownMessages && maxScrollTop() - scroller.scrollTop < END_PX && ![...scroller.querySelectorAll<HTMLElement>("li")].some(isHidden);
 
-  function notePlace(): void {
+  function noteScrollPosition(): void {
     if (target || isBehind) return;
-    const max = furthestTop();
+    const max = maxScrollTop();
     const below = max - scroller.scrollTop;
     const { reachesHead } = conversation.window;
-    // A list that got shorter, or a field below that did, moves the position up too. Only a move
-    // within an unchanged list is the user's. `onHand` handles wheel, key and touch events before
-    // that.
+    // A list that got shorter, or a composer that did, moves the position up too. Only a move
+    // within an unchanged list is the user's. `onUserScroll` handles wheel, key and touch events
+    // first.
     const isMovedUp = scroller.scrollTop < lastTop - 1 && max === lastMax;
     lastTop = scroller.scrollTop;
     lastMax = max;
-    // Where the field below has grown, or a message above, nobody has gone away from the end.
+    // The composer or a message above has grown: the user is still at the end.
     if (isAtEnd && (isPinned || !isMovedUp) && below >= END_PX) return scrollToEnd();
-    isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - movedUpAt > HAND_MS;
+    isAtEnd = below < END_PX && (reachesHead || isOpening) && performance.now() - scrolledUpAt > SCROLLED_UP_MS;
     setFar(below > FAR_PX || (!reachesHead && !isOpening));
   }
 
   function onScroll(): void {
     isAtRest = false;
     if (Math.abs(scroller.scrollTop - lastTop) >= 1) hasMoved = true;
-    // A scrollbar or a program that moves the list elsewhere ends the way to the divider. A
+    // A scrollbar or a script that moves the list elsewhere stops the move to the divider. A
     // measurement that moves the divider does not.
     if (target && Math.abs(scroller.scrollTop - targetTop(target)) > 2) {
       if (Math.abs(scroller.scrollTop - lastTop) > 2) target = null;
       else moveToTarget(target);
     }
-    notePlace();
+    noteScrollPosition();
     settle();
   }
 
   function onResize(): void {
     if (isAtEnd) scrollToEnd();
-    lookAtUnread();
+    goToUnread();
     markSoon();
   }
 
-  function onHand(isUp: boolean): void {
+  function onUserScroll(isUp: boolean): void {
     target = null;
     if (!isUp || scroller.scrollHeight <= scroller.clientHeight) return;
-    movedUpAt = performance.now();
+    scrolledUpAt = performance.now();
     isAtEnd = isPinned = isBehind = false;
-    hasHand = hasMoved = true;
+    hasScrolled = hasMoved = true;
     firstUnread = null;
-    // At the very top nothing scrolls any more; the wish for more is all there is to hear.
+    // At the very top there is no scroll event, so the input event requests the page.
     if (scroller.scrollTop <= END_PX) fetchBeyond();
   }
 
   let touchY = 0;
-  const hands = {
-    onWheel: (event: WheelEvent) => onHand(event.deltaY < 0),
-    onKeyDown: (event: KeyboardEvent) => onHand(["ArrowUp", "PageUp", "Home"].includes(event.key)),
-    onTouchStart: (event: TouchEvent) => (touchY = event.touches[0]?.clientY ?? 0),
-    onPointerDown: () => void (isPinned = false),
-    onTouchMove: (event: TouchEvent) => onHand((event.touches[0]?.clientY ?? 0) > touchY),
-  };
 
   async function jumpToLatest(isSent: boolean): Promise<void> {
-    if (isSent && (!isAtRest || performance.now() - movedUpAt < HAND_MS)) isPinned = true;
-    // Needs no network: a message that was just sent is shown at once.
+    if (isSent && (!isAtRest || performance.now() - scrolledUpAt < SCROLLED_UP_MS)) isPinned = true;
+    // Needs no network: a message that was just sent is visible at once.
     const isShown = conversation.showLatest();
     followEnd();
     if (isShown && !conversation.window.loading) return;
-    // A load that is under way may lead elsewhere.
+    // A load that is already running may end elsewhere.
     await load("loadNewest");
     if (!conversation.window.error) followEnd();
   }
 
-  /** From here on the list follows its end. Does nothing more where the end is still loading. */
+  /** Makes the list follow its end. While the end is loading, only clears the other targets. */
   function followEnd(): void {
     firstUnread = target = null;
-    hasHand = true;
+    hasScrolled = true;
     isBehind = false;
     lastBeforeAbsence = conversation.entry?.last_seq ?? 0;
-    movedUpAt = -Infinity;
+    scrolledUpAt = -Infinity;
     if (!conversation.window.reachesHead && !isOpening) return;
     isAtEnd = true;
     setFar(false);
-    takeNews();
+    applyChanges();
   }
 
-  /** The first look goes to where the unread begins, as soon as that is here; a hand on the list comes first. */
-  function lookAtUnread(): void {
+  /** Goes to the first unread message once it is loaded, unless the user scrolls first. */
+  function goToUnread(): void {
     if (target) return moveToTarget(target);
     const { loading, reachesHead } = conversation.window;
-    // Before the first measure the list draws nothing.
+    // The list draws no rows before its first measurement.
     if (firstUnread === null || !list || list.viewportSize === 0 || rows.shown.length === 0) return;
-    const index = rows.shown.findIndex((row) => row.around().isUnreadStart);
-    const isHere = index > 0 || (index === 0 && conversation.window.fromSeq <= firstUnread);
-    if (!isHere) {
+    const index = rows.shown.findIndex((row) => row.layout().isUnreadStart);
+    const isLoaded = index > 0 || (index === 0 && conversation.window.fromSeq <= firstUnread);
+    if (!isLoaded) {
       if (loading || !reachesHead) return;
-      if (hasAskedAround) firstUnread = null;
+      if (hasLoadedAround) firstUnread = null;
       else void conversation.showAround(firstUnread);
-      hasAskedAround = true;
+      hasLoadedAround = true;
       return;
     }
     firstUnread = null;
@@ -402,35 +408,35 @@ export function MessageList(props: MessageListProps) {
   }
 
   /**
-   * Where the list has to scroll to show the row at its upper edge, or as near to it as the end
-   * allows.
+   * The scroll position that shows the row at the upper edge, or as near to it as the end of the
+   * list allows.
    */
   function targetTop(row: Row): number {
     const index = rows.shown.indexOf(row);
     if (index < 0 || !list) return scroller.scrollTop;
-    return Math.max(0, Math.min(list.getItemOffset(index) - DIVIDER_MARGIN_PX, furthestTop()));
+    return Math.max(0, Math.min(list.getItemOffset(index) - DIVIDER_MARGIN_PX, maxScrollTop()));
   }
 
   function moveToTarget(row: Row): void {
     scroller.scrollTop = targetTop(row);
     lastTop = scroller.scrollTop;
-    lastMax = furthestTop();
+    lastMax = maxScrollTop();
   }
 
-  /** Whether the list shows the target, and everything drawn around it has its height. */
+  /** Whether the list shows the target, and every row drawn around it is measured. */
   function isAtTarget(row: Row): boolean {
     moveToTarget(row);
-    // The first of what is here cannot be below the upper edge; what lies before it is on its way.
+    // The first loaded row cannot be below the upper edge, so the page before it must load first.
     if (rows.shown[0] === row && !conversation.window.reachesStart) fetchBeyond();
     if (rows.shown[0] === row && conversation.window.loading) return false;
-    // A page that has come gets its rows with the next frame.
-    if (conversation.messages !== taken) return false;
+    // A loaded page gets its rows in the next frame.
+    if (conversation.messages !== shownMessages) return false;
     return ![...scroller.querySelectorAll<HTMLElement>("li")].some(isHidden);
   }
 
   /**
-   * Whether the newest message of the opening is on the screen as a whole. Rows on the screen are
-   * measured by then.
+   * Whether the newest message at the time of opening is on the screen as a whole. Rows on the
+   * screen are measured at this point.
    */
   function showsAllOfOpening(): boolean {
     const index = rows.shown.findLastIndex((row) => (row.message().seq ?? Infinity) <= lastAtOpening);
@@ -444,7 +450,7 @@ export function MessageList(props: MessageListProps) {
     if (target || isPinned) markSoon();
   }
 
-  /** Copies text alone: no colours of a bubble, no elements. */
+  /** Copies plain text, without colours and elements. */
   function onCopy(event: ClipboardEvent): void {
     const text = getSelection()?.toString() ?? "";
     if (text === "" || !event.clipboardData) return;
@@ -462,7 +468,20 @@ export function MessageList(props: MessageListProps) {
 
   return (
     <div class="message-area">
-      <div class="scroller" ref={scroller} tabindex="0" role="region" aria-label="Messages" on:scroll={{ handleEvent: onScroll, passive: true }} onCopy={onCopy} {...hands}>
+      <div
+        class="scroller"
+        ref={scroller}
+        tabindex="0"
+        role="region"
+        aria-label={t("messages")}
+        on:scroll={{ handleEvent: onScroll, passive: true }}
+        onCopy={onCopy}
+        onWheel={(event) => onUserScroll(event.deltaY < 0)}
+        onKeyDown={(event) => onUserScroll(["ArrowUp", "PageUp", "Home"].includes(event.key))}
+        onTouchStart={(event) => (touchY = event.touches[0]?.clientY ?? 0)}
+        onPointerDown={() => (isPinned = false)}
+        onTouchMove={(event) => onUserScroll((event.touches[0]?.clientY ?? 0) > touchY)}
+      >
         <Show when={freshness()} keyed>
           <Virtualizer
             ref={(handle) => (list = handle)}
@@ -470,7 +489,7 @@ export function MessageList(props: MessageListProps) {
             item="li"
             data={step().rows}
             shift={step().shift}
-            bufferSize={isFar() ? AHEAD_PX : AHEAD_AT_END_PX}
+            bufferSize={isFar() ? OVERSCAN_PX : OVERSCAN_AT_END_PX}
             scrollRef={scroller}
             onResize={onResize}
             onScrollEnd={onRest}
@@ -480,17 +499,17 @@ export function MessageList(props: MessageListProps) {
         </Show>
       </div>
       <Show when={step().rows.length === 0}>
-        <p class="area-note" role="status">{window().error ? "" : window().loading || !props.isHeard ? "Loading…" : "No messages yet. Say hello."}</p>
+        <p class="area-note" role="status">{window().error ? "" : window().loading || !props.isConfirmed ? t("loading") : t("noMessages")}</p>
       </Show>
       <Show when={window().error}>
         {(error) => (
           <p class="area-error" role="alert">
-            {reasonText(window().errorCode ?? "", error())} <button type="button" class="button small" onClick={() => void tryAgain()}>Try again</button>
+            {reasonText(window().errorCode ?? "", error())} <button type="button" class="button small" onClick={() => void tryAgain()}>{t("tryAgain")}</button>
           </p>
         )}
       </Show>
       <Show when={isFar()}>
-        <button type="button" class="jump" onClick={() => void jumpToLatest(false)} aria-label={newBelow() > 0 ? `Jump to latest, ${newBelow()} new` : "Jump to latest"}>
+        <button type="button" class="jump" onClick={() => void jumpToLatest(false)} aria-label={newBelow() > 0 ? t("jumpToLatestNew", { count: newBelow() }) : t("jumpToLatest")}>
           <Icon name="down" />
           <Show when={newBelow() > 0}><span class="badge" aria-hidden="true">{countText(newBelow())}</span></Show>
         </button>

@@ -1,20 +1,23 @@
-// One message with what stands around it: the day that begins, the unread divider, who speaks. Everything that people
-// wrote becomes text nodes, so a message can never become markup.
+// One message, with the day separator, the unread divider and the sender around it. The text of
+// users becomes text nodes, so a message can never become markup.
 
 import { For, Match, Show, Switch, createMemo, createSignal, type JSX } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
-import { reasonText } from "../state/load.ts";
+import { englishReason, reasonText } from "../state/load.ts";
 import type { Row, TickState } from "../state/rows.ts";
 import { parseFormat, type FormatNode } from "../text/format.ts";
 import { isEmojiOnly } from "../text/links.ts";
-import { cut, friendly } from "../text/plain.ts";
+import { truncate } from "../text/plain.ts";
 import { clockTime, dayName, fullTime } from "../text/time.ts";
-import { absenceText, hueOf, noticeText } from "../text/words.ts";
+import { absenceText, hueOf, noticeText } from "../text/texts.ts";
 import { Tick } from "./Tick.tsx";
 
+/** A larger difference between the clocks of the sender and the server is shown. */
 const CLOCKS_DIFFER_MS = 60_000;
-/** Of longer texts the beginning is shown, until somebody wants all of it. */
+/** Longer texts are truncated until the user asks for the whole text. In characters. */
 const TEXT_LIMIT = 8_000;
+/** The length of a truncated text, in characters. */
 const TEXT_SHOWN = 4_000;
 
 interface MessageRowProps {
@@ -26,15 +29,15 @@ interface MessageRowProps {
 
 export function MessageRow(props: MessageRowProps) {
   const message = () => props.row.message();
-  const around = () => props.row.around();
+  const layout = () => props.row.layout();
   const chat = useChat();
   return (
     <>
-      <Show when={around().day}>{(day) => <div class="day"><span>{dayName(day(), chat.now())}</span></div>}</Show>
-      <Show when={around().isUnreadStart}>
-        <div class="unread-divider" role="separator" aria-label="New messages"><span>New messages</span></div>
+      <Show when={layout().day}>{(day) => <div class="day"><span>{dayName(day(), chat.now())}</span></div>}</Show>
+      <Show when={layout().isUnreadStart}>
+        <div class="unread-divider" role="separator" aria-label={t("newMessages")}><span>{t("newMessages")}</span></div>
       </Show>
-      <Show when={message().content_type === "system"} fallback={<Bubble {...props} />}>
+      <Show when={message().content_type === "system"} fallback={<Bubble row={props.row} conversationId={props.conversationId} isGroup={props.isGroup} onShowReaders={props.onShowReaders} />}>
         <Notice row={props.row} />
       </Show>
     </>
@@ -53,14 +56,14 @@ function Notice(props: { row: Row }) {
 function Bubble(props: MessageRowProps) {
   const chat = useChat();
   const message = () => props.row.message();
-  const around = () => props.row.around();
+  const layout = () => props.row.layout();
   const isOwn = () => message().sender_id === chat.me;
-  const speaker = () => (isOwn() ? "You" : chat.nameOf(message().sender_id));
-  // Clocks of senders may be wrong; the server's is the same for all.
+  const sender = () => (isOwn() ? t("you") : chat.nameOf(message().sender_id));
+  // The clock of a sender may be wrong. The clock of the server is the same for everyone.
   const time = () => message().received_at ?? message().timestamp;
-  const fullWords = () => {
+  const fullTimeText = () => {
     const isOff = Math.abs(time() - message().timestamp) > CLOCKS_DIFFER_MS;
-    return isOff ? `${fullTime(time())} (by the sender’s clock: ${fullTime(message().timestamp)})` : fullTime(time());
+    return isOff ? t("senderClock", { time: fullTime(time()), senderTime: fullTime(message().timestamp) }) : fullTime(time());
   };
   const state = createMemo((): TickState => {
     if (!isOwn() || message().state !== "sent") return message().state;
@@ -69,53 +72,57 @@ function Bubble(props: MessageRowProps) {
   return (
     <div
       class="message"
-      classList={{ own: isOwn(), first: around().isFirst, last: around().isLast, waiting: message().seq === null }}
+      classList={{ own: isOwn(), first: layout().isFirst, last: layout().isLast, waiting: message().seq === null }}
       data-seq={message().seq ?? undefined}
       data-message-id={message().message_id}
       data-state={state()}
     >
-      <Show when={props.isGroup && !isOwn() && around().isFirst} fallback={<span class="visually-hidden">{speaker()}: </span>}>
-        <span class="sender" style={{ "--hue": hueOf(message().sender_id) }}><bdi>{speaker()}</bdi></span>
+      <Show when={props.isGroup && !isOwn() && layout().isFirst} fallback={<span class="visually-hidden">{sender()}: </span>}>
+        <span class="sender" style={{ "--hue": hueOf(message().sender_id) }}><bdi>{sender()}</bdi></span>
       </Show>
       <div class="text" classList={{ emoji: isEmojiOnly(message().content) }} dir="auto">
         <Show when={absenceText(message())} fallback={<Content text={message().content} />}>{(words) => <span class="absent">{words()}</span>}</Show>
         <span class="meta">
-          <time dir="ltr" datetime={isoTime(time())} title={fullWords()}>{clockTime(time())}</time>
+          <time dir="ltr" datetime={isoTime(time())} title={fullTimeText()}>{clockTime(time())}</time>
           <Show when={isOwn()}>
             <Show when={props.isGroup && message().seq !== null} fallback={<Tick state={state()} />}>
-              <button type="button" class="tick-button" title="Message info" onClick={() => props.onShowReaders(message().seq ?? 0)}>
+              <button type="button" class="tick-button" title={t("messageInfo")} onClick={() => props.onShowReaders(message().seq ?? 0)}>
                 <Tick state={state()} />
               </button>
             </Show>
           </Show>
         </span>
       </div>
-      <Decisions {...props} />
+      <UnsentActions row={props.row} conversationId={props.conversationId} />
     </div>
   );
 }
 
-/** What a person can do about a message that is not sent. */
-function Decisions(props: MessageRowProps) {
+/** What the user can do about a message that is not sent. */
+function UnsentActions(props: Pick<MessageRowProps, "row" | "conversationId">) {
   const chat = useChat();
   const message = () => props.row.message();
   const conversation = () => chat.client.conversation(props.conversationId);
+  const failureText = () => {
+    const reason = englishReason(message().failure ?? "");
+    return reason ? t("notSentBecause", { reason }) : t("notSent");
+  };
   const cancel = () => {
-    if (!conversation().cancel(message().message_id)) chat.tell("This message may already have been sent.");
+    if (!conversation().cancel(message().message_id)) chat.showToast(t("maybeSent"));
   };
   return (
     <Switch>
       <Match when={message().state === "failed"}>
         <div class="failure">
-          <span>Not sent: {friendly(message().failure ?? "")}</span>
-          <button type="button" onClick={() => conversation().retry(message().message_id)}>Try again</button>
-          <button type="button" onClick={cancel}>Discard</button>
+          <span>{failureText()}</span>
+          <button type="button" onClick={() => conversation().retry(message().message_id)}>{t("tryAgain")}</button>
+          <button type="button" onClick={cancel}>{t("deleteMessage")}</button>
         </div>
       </Match>
       <Match when={message().seq === null && (message().waitingFor || (message().state === "queued" && chat.connectionState() !== "online"))}>
         <div class="failure quiet">
-          <Show when={message().waitingFor}>{(reason) => <span>Waiting: {reasonText(reason().code, reason().message)}</span>}</Show>
-          <button type="button" onClick={cancel}>Cancel sending</button>
+          <Show when={message().waitingFor}>{(reason) => <span>{t("waitingBecause", { reason: reasonText(reason().code, reason().message) })}</span>}</Show>
+          <button type="button" onClick={cancel}>{t("cancelSending")}</button>
         </div>
       </Match>
     </Switch>
@@ -124,12 +131,12 @@ function Decisions(props: MessageRowProps) {
 
 function Content(props: { text: string }) {
   const [isWhole, setWhole] = createSignal(false);
-  const isCut = () => props.text.length > TEXT_LIMIT && !isWhole();
-  const nodes = createMemo(() => parseFormat(isCut() ? `${cut(props.text, TEXT_SHOWN)}…` : props.text));
+  const isTruncated = () => props.text.length > TEXT_LIMIT && !isWhole();
+  const nodes = createMemo(() => parseFormat(isTruncated() ? `${truncate(props.text, TEXT_SHOWN)}…` : props.text));
   return (
     <span class="content">
       <For each={nodes()}>{drawNode}</For>
-      <Show when={isCut()}> <button type="button" class="link" onClick={() => setWhole(true)}>Show all</button></Show>
+      <Show when={isTruncated()}> <button type="button" class="link" onClick={() => setWhole(true)}>{t("readMore")}</button></Show>
     </span>
   );
 }
@@ -143,7 +150,7 @@ function drawNode(node: FormatNode): JSX.Element {
     case "code":
       return <code>{node.text}</code>;
     case "block":
-      // Wide code scrolls sideways, which needs the keyboard too.
+      // Wide code scrolls sideways, so the keyboard must reach it.
       return <code class="block" dir="ltr" tabindex="0">{node.text}</code>;
     case "bold":
       return <strong>{node.children.map(drawNode)}</strong>;

@@ -1,6 +1,7 @@
-// Makes a group: a title and the people in it.
+// The dialog that creates a group: its name and its members.
 
 import { createSignal } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import { messageOf } from "../state/load.ts";
 import { Dialog } from "./Dialog.tsx";
@@ -28,16 +29,16 @@ export function NewGroup(props: { onClose(): void }) {
   }
 
   return (
-    <Dialog title="New group" onClose={() => props.onClose()}>
+    <Dialog title={t("newGroup")} onClose={() => props.onClose()}>
       <form onSubmit={(event) => void create(event)}>
         <label class="field">
-          <span>Group name</span>
+          <span>{t("groupName")}</span>
           <input value={title()} onInput={(event) => setTitle(event.currentTarget.value)} autocomplete="off" dir="auto" required maxlength="128" autofocus />
         </label>
-        <PeoplePicker label="People" chosen={members()} onChange={setMembers} />
+        <PeoplePicker label={t("addMembers")} chosen={members()} onChange={setMembers} />
         <p class="error" role="alert">{error()}</p>
         <div class="buttons end">
-          <button type="submit" class="button primary" disabled={isBusy() || title().trim() === ""}>Create group</button>
+          <button type="submit" class="button primary" disabled={isBusy() || title().trim() === ""}>{t("createGroup")}</button>
         </div>
       </form>
     </Dialog>

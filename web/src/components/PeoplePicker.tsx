@@ -1,6 +1,7 @@
-// Chooses people: a field that finds them, and the chosen ones as chips.
+// Selects people: a search field, and the selected people as chips.
 
 import { For, Show, createEffect, createSignal, createUniqueId, onCleanup } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
@@ -20,9 +21,9 @@ export function PeoplePicker(props: PeoplePickerProps) {
   const [text, setText] = createSignal("");
   const [active, setActive] = createSignal(0);
   const found = createPeopleSearch(text);
-  /** A user who was not found, for whom Enter was pressed once. */
+  /** A user ID that the search did not find, after the first Enter. */
   const [guess, setGuess] = createSignal("");
-  const [isAwaited, setAwaited] = createSignal(false);
+  const [isEnterPending, setEnterPending] = createSignal(false);
   const options = () => found.people().filter(({ userId }) => !props.chosen.includes(userId) && !props.exclude?.includes(userId));
 
   function choose({ userId }: FoundPerson): void {
@@ -33,16 +34,16 @@ export function PeoplePicker(props: PeoplePickerProps) {
     field.focus();
   }
 
-  // Enter means what belongs to the text in the field: where that is not here yet, it waits.
+  // Enter chooses from the answer to the current text. Until that answer arrives, Enter waits.
   function enter(): void {
     const option = options()[active()];
-    if (!found.isReady()) setAwaited(true);
+    if (!found.isReady()) setEnterPending(true);
     else if (option?.isGuess && guess() !== option.userId) setGuess(option.userId);
     else if (option) choose(option);
   }
   createEffect(() => {
-    if (!isAwaited() || !found.isReady()) return;
-    setAwaited(false);
+    if (!isEnterPending() || !found.isReady()) return;
+    setEnterPending(false);
     enter();
   });
 
@@ -61,11 +62,11 @@ export function PeoplePicker(props: PeoplePickerProps) {
     event.stopPropagation();
   }
 
-  const hintOf = ({ userId, isGuess }: FoundPerson) => (isGuess ? `No user “${userId}” was found. Add anyway?` : userId);
+  const hintOf = ({ userId, isGuess }: FoundPerson) => (isGuess ? t("addAnyway", { user: userId }) : userId);
   const status = () => {
-    if (guess()) return `No user “${guess()}” was found. Press Enter again to add anyway.`;
+    if (guess()) return t("enterToAdd", { user: guess() });
     if (text().trim() === "" || !found.isReady() || options().length > 0) return "";
-    return found.hasFailed() ? "Search failed. Check your connection." : "No match found.";
+    return found.hasFailed() ? t("searchFailed") : t("noResults");
   };
 
   onCleanup(() => setText(""));
@@ -73,12 +74,12 @@ export function PeoplePicker(props: PeoplePickerProps) {
   return (
     <div class="picker">
       <Show when={props.chosen.length > 0}>
-        <ul class="chips" aria-label="Chosen">
+        <ul class="chips" aria-label={t("selected")}>
           <For each={props.chosen}>
             {(user) => (
               <li class="chip">
                 <span><bdi>{chat.nameOf(user)}</bdi></span>
-                <button type="button" aria-label={`Remove ${chat.nameOf(user)}`} onClick={() => props.onChange(props.chosen.filter((each) => each !== user))}><Icon name="close" /></button>
+                <button type="button" aria-label={t("removeName", { name: chat.nameOf(user) })} onClick={() => props.onChange(props.chosen.filter((each) => each !== user))}><Icon name="close" /></button>
               </li>
             )}
           </For>
@@ -92,17 +93,17 @@ export function PeoplePicker(props: PeoplePickerProps) {
           autocomplete="off"
           autocapitalize="none"
           spellcheck={false}
-          placeholder="Name or user ID"
+          placeholder={t("nameOrUserId")}
           aria-expanded={options().length > 0}
           aria-controls={listId}
           aria-activedescendant={options()[active()] ? `${listId}-${active()}` : undefined}
           value={text()}
-          onInput={(event) => { setText(event.currentTarget.value); setActive(0); setGuess(""); setAwaited(false); }}
+          onInput={(event) => { setText(event.currentTarget.value); setActive(0); setGuess(""); setEnterPending(false); }}
           onKeyDown={onKeyDown}
         />
       </label>
       <p class="hint" classList={{ "visually-hidden": guess() !== "" || status() === "" }} role="status">{status()}</p>
-      <ul class="options" id={listId} role="listbox" aria-label="People found">
+      <ul class="options" id={listId} role="listbox" aria-label={t("searchResults")}>
         <For each={options()}>
           {(person, index) => (
             <li id={`${listId}-${index()}`} class="option" role="option" aria-selected={index() === active()} onPointerDown={(event) => event.preventDefault()} onClick={() => choose(person)}>

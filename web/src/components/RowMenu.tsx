@@ -1,31 +1,32 @@
-// The menu of one line of the list: pin, mute, archive.
+// The menu of one chat in the list: pin, mute, archive.
 
 import { For, onMount } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import { messageOf } from "../state/load.ts";
-import type { InboxLine } from "./InboxRow.tsx";
+import type { InboxItem } from "./InboxRow.tsx";
 
 export interface OpenMenu {
-  line: InboxLine;
+  item: InboxItem;
   anchor: HTMLElement;
 }
 
 export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
   const chat = useChat();
   let box!: HTMLDivElement;
-  const entry = () => props.menu.line.entry();
+  const entry = () => props.menu.item.entry();
   const choices = () => [
-    { label: entry().pinned ? "Unpin" : "Pin", change: { pinned: !entry().pinned } },
-    { label: entry().muted ? "Unmute notifications" : "Mute notifications", change: { muted: !entry().muted } },
-    { label: entry().archived ? "Unarchive" : "Archive", change: { archived: !entry().archived } },
+    { label: t(entry().pinned ? "unpin" : "pin"), change: { pinned: !entry().pinned } },
+    { label: t(entry().muted ? "unmute" : "mute"), change: { muted: !entry().muted } },
+    { label: t(entry().archived ? "unarchive" : "archive"), change: { archived: !entry().archived } },
   ];
 
   async function choose(change: object): Promise<void> {
     box.hidePopover();
     try {
-      await chat.client.conversation(props.menu.line.id).settings(change);
+      await chat.client.conversation(props.menu.item.id).settings(change);
     } catch (failure) {
-      chat.tell(messageOf(failure));
+      chat.showToast(messageOf(failure));
     }
   }
 
@@ -35,7 +36,7 @@ export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
     const moves: Record<string, number> = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: -1 };
     const to = moves[event.key];
     if (event.key === "Escape") {
-      // The menu alone; the conversation stays open.
+      // Closes the menu only; the conversation stays open.
       event.preventDefault();
       event.stopPropagation();
       return box.hidePopover();
@@ -51,10 +52,12 @@ export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
 
   onMount(() => {
     box.showPopover();
-    const near = props.menu.anchor.getBoundingClientRect();
+    const anchor = props.menu.anchor.getBoundingClientRect();
     const { width, height } = box.getBoundingClientRect();
-    box.style.left = `${Math.max(8, Math.min(near.right - width, innerWidth - width - 8))}px`;
-    box.style.top = `${Math.max(8, near.bottom + height + 8 > innerHeight ? near.top - height : near.bottom)}px`;
+    // The menu ends where the anchor ends, in the direction of the language.
+    const left = document.dir === "rtl" ? anchor.left : anchor.right - width;
+    box.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
+    box.style.top = `${Math.max(8, anchor.bottom + height + 8 > innerHeight ? anchor.top - height : anchor.bottom)}px`;
     box.querySelector("button")?.focus();
   });
 
@@ -64,7 +67,7 @@ export function RowMenu(props: { menu: OpenMenu; onClose(): void }) {
       class="menu"
       popover="auto"
       role="menu"
-      aria-label="Chat options"
+      aria-label={t("chatOptions")}
       onKeyDown={onKeyDown}
       onToggle={(event) => {
         if ((event as ToggleEvent).newState !== "closed") return;

@@ -1,19 +1,24 @@
-// The search field over the list, and what it finds: conversations at hand, and people to start one with.
+// The search field above the chat list, and its results: loaded conversations, and people to start
+// a chat with.
 
 import type { InboxEntry } from "@bluetick/client";
 import { For, Show, createEffect, createMemo, createSignal, on, onCleanup } from "solid-js";
+import { t } from "../i18n/index.ts";
 import { useChat } from "../state/chat.ts";
 import { messageOf } from "../state/load.ts";
-import { memberCount, titleOf } from "../text/words.ts";
+import { memberCount, titleOf } from "../text/texts.ts";
 import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
 import { createPeopleSearch } from "../state/people-search.ts";
 
-const MOST_CONVERSATIONS = 20;
-/** So much of the list is fetched to be searched. */
+/** Bounds how many conversations the results show. */
+const CONVERSATIONS_LIMIT = 20;
+/** Bounds how many entries of the chat list are loaded for the search. */
 const LIST_LIMIT = 1_000;
+/** Bounds how often a page of the list is requested. */
 const LIST_ROUNDS = 60;
-const LIST_PAUSE_MS = 200;
+/** How long the search waits after a page that added no entry. */
+const LIST_RETRY_MS = 200;
 
 interface Result {
   key: string;
@@ -21,7 +26,7 @@ interface Result {
   name: string;
   hint: string;
   isGroup: boolean;
-  /** Nobody of this name was found: Enter asks before it chooses. */
+  /** The search did not find this user ID: Enter asks before it starts a chat. */
   isGuess: boolean;
   choose(): Promise<void> | void;
 }
@@ -36,12 +41,12 @@ export function Search(props: SearchProps) {
   const chat = useChat();
   const [active, setActive] = createSignal(0);
   let field!: HTMLInputElement;
-  let cameFrom: HTMLElement | null = null;
+  let focusedBefore: HTMLElement | null = null;
   const text = () => props.text;
   const found = createPeopleSearch(text);
-  /** A user who was not found, for whom Enter was pressed once. */
+  /** A user ID that the search did not find, after the first Enter. */
   const [guess, setGuess] = createSignal("");
-  const [isAwaited, setAwaited] = createSignal(false);
+  const [isEnterPending, setEnterPending] = createSignal(false);
 
   const conversations = createMemo((): Result[] => {
     const wanted = text().trim().toLocaleLowerCase();
@@ -50,12 +55,12 @@ export function Search(props: SearchProps) {
       titleOf(entry, chat.me, chat.nameOf).toLocaleLowerCase().includes(wanted) || entry.peer?.toLocaleLowerCase().startsWith(wanted);
     return [...chat.entries(false), ...chat.entries(true)]
       .filter(isMatch)
-      .slice(0, MOST_CONVERSATIONS)
+      .slice(0, CONVERSATIONS_LIMIT)
       .map((entry) => ({
         key: entry.conversation_id,
         id: entry.peer ?? entry.conversation_id,
         name: titleOf(entry, chat.me, chat.nameOf),
-        hint: entry.kind === "group" ? `Group, ${memberCount(entry.member_count)}` : (entry.peer ?? ""),
+        hint: entry.kind === "group" ? t("groupWith", { members: memberCount(entry.member_count) }) : (entry.peer ?? ""),
         isGroup: entry.kind === "group",
         isGuess: false,
         choose: () => open(entry.conversation_id),
@@ -70,7 +75,7 @@ export function Search(props: SearchProps) {
         key: `person ${userId}`,
         id: userId,
         name,
-        hint: isGuess ? `No user “${userId}” was found. Start a chat anyway?` : userId,
+        hint: isGuess ? t("startAnyway", { user: userId }) : userId,
         isGroup: false,
         isGuess,
         choose: () => startWith(userId),
@@ -81,23 +86,23 @@ export function Search(props: SearchProps) {
   createEffect(on(text, () => {
     setActive(0);
     setGuess("");
-    setAwaited(false);
+    setEnterPending(false);
   }));
 
-  // Enter means what belongs to the text in the field: where that is not here yet, it waits.
+  // Enter chooses from the answer to the current text. Until that answer arrives, Enter waits.
   function enter(): void {
     const result = results()[active()];
-    if (active() >= conversations().length && !found.isReady()) setAwaited(true);
+    if (active() >= conversations().length && !found.isReady()) setEnterPending(true);
     else if (result?.isGuess && guess() !== result.id) setGuess(result.id);
     else void result?.choose();
   }
   createEffect(() => {
-    if (!isAwaited() || !found.isReady()) return;
-    setAwaited(false);
+    if (!isEnterPending() || !found.isReady()) return;
+    setEnterPending(false);
     enter();
   });
 
-  // The list comes in pages; what is searched for may be on any of them.
+  // The server sends the list in pages, so the search loads the other pages.
   const isSearching = createMemo(() => text().trim() !== "");
   createEffect(() => {
     if (!isSearching()) return;
@@ -110,15 +115,15 @@ export function Search(props: SearchProps) {
           const before = inbox.entries(archived).length;
           await inbox.loadMore(archived).catch(() => undefined);
           if (isOver) return;
-          if (inbox.entries(archived).length === before) await new Promise((resume) => setTimeout(resume, LIST_PAUSE_MS));
+          if (inbox.entries(archived).length === before) await new Promise((resume) => setTimeout(resume, LIST_RETRY_MS));
         }
       }
     })();
   });
 
-  /** Back to where the keyboard was. */
+  /** Moves the focus back to the element that had it before. */
   function leave(): void {
-    if (cameFrom?.isConnected) cameFrom.focus();
+    if (focusedBefore?.isConnected) focusedBefore.focus();
     else field.blur();
   }
 
@@ -132,7 +137,7 @@ export function Search(props: SearchProps) {
     try {
       open((await chat.client.openDirect(userId)).id);
     } catch (failure) {
-      chat.tell(messageOf(failure));
+      chat.showToast(messageOf(failure));
     }
   }
 
@@ -166,33 +171,33 @@ export function Search(props: SearchProps) {
           ref={(element) => { field = element; props.ref(element); }}
           type="search"
           role="combobox"
-          aria-label="Search people and chats"
+          aria-label={t("search")}
           aria-expanded={results().length > 0}
           aria-controls="results"
           aria-activedescendant={results().length > 0 ? `result-${active()}` : undefined}
           aria-keyshortcuts="Control+K /"
-          placeholder="Search people and chats"
+          placeholder={t("search")}
           autocomplete="off"
           autocapitalize="none"
           spellcheck={false}
           value={text()}
           onInput={(event) => props.onText(event.currentTarget.value)}
-          onFocus={(event) => (cameFrom = event.relatedTarget as HTMLElement | null)}
+          onFocus={(event) => (focusedBefore = event.relatedTarget as HTMLElement | null)}
           onKeyDown={onKeyDown}
         />
-        <Show when={text() === ""} fallback={<button type="button" class="icon-button" aria-label="Clear search" onClick={() => { props.onText(""); field.focus(); }}><Icon name="close" /></button>}>
+        <Show when={text() === ""} fallback={<button type="button" class="icon-button" aria-label={t("clearSearch")} onClick={() => { props.onText(""); field.focus(); }}><Icon name="close" /></button>}>
           <kbd aria-hidden="true">/</kbd>
         </Show>
       </div>
-      <p class="visually-hidden" role="status">{guess() ? `No user “${guess()}” was found. Press Enter again to start a chat anyway.` : ""}</p>
-      <div id="results" class="results" role="listbox" aria-label="Search results" hidden={text() === ""}>
+      <p class="visually-hidden" role="status">{guess() ? t("enterToStart", { user: guess() }) : ""}</p>
+      <div id="results" class="results" role="listbox" aria-label={t("searchResults")} hidden={text() === ""}>
         <Show when={conversations().length > 0}>
-          <ul role="group" aria-label="Chats"><li class="group-title" role="presentation">Chats</li><For each={conversations()}>{(result, index) => option(result, index)}</For></ul>
+          <ul role="group" aria-label={t("chats")}><li class="group-title" role="presentation">{t("chats")}</li><For each={conversations()}>{(result, index) => option(result, index)}</For></ul>
         </Show>
         <Show when={people().length > 0}>
-          <ul role="group" aria-label="People"><li class="group-title" role="presentation">People</li><For each={people()}>{(result, index) => option(result, () => conversations().length + index())}</For></ul>
+          <ul role="group" aria-label={t("people")}><li class="group-title" role="presentation">{t("people")}</li><For each={people()}>{(result, index) => option(result, () => conversations().length + index())}</For></ul>
         </Show>
-        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? "Search failed. Check your connection." : found.isReady() ? "No match found." : "Searching…"}</p></Show>
+        <Show when={results().length === 0}><p class="empty" role="presentation">{found.hasFailed() ? t("searchFailed") : found.isReady() ? t("noResults") : t("searching")}</p></Show>
       </div>
     </>
   );

@@ -1,25 +1,28 @@
-// The chat of one logged-in person: the two panes, the dialogs over them, the keys that work everywhere, and what is
-// told to those who do not look: the title and the live region.
+// The chat of the logged-in user: the two panes, the dialogs, the global keyboard shortcuts, the
+// page title and the live region for screen readers.
 
 import type { Session } from "@bluetick/client";
 import { Match, Show, Switch, createEffect, createMemo, createSignal, onCleanup, onMount } from "solid-js";
+import { parts, t } from "../i18n/index.ts";
 import { ChatContext, createChat } from "../state/chat.ts";
+import type { EndReason } from "../storage.ts";
 import { ConversationPane } from "./ConversationPane.tsx";
-import { Help, NewGroup, SettingsDialog } from "./later.ts";
+import { Help, NewGroup, SettingsDialog } from "./lazy.ts";
 import { Sidebar } from "./Sidebar.tsx";
 
 type OpenDialog = "group" | "settings" | "help" | null;
 
-const TITLE_PAUSE_MS = 300;
-/** Nobody waits longer for a server that should hear of it. */
-const LOG_OUT_MS = 3_000;
-/** A shorter list is whole, or about to be. */
+/** The shortest time between two changes of the page title. */
+const TITLE_INTERVAL_MS = 300;
+/** How long a log-out waits for the server. */
+const LOG_OUT_TIMEOUT_MS = 3_000;
+/** A list with fewer entries is complete, or will be in a moment. */
 const LIST_PAGE = 50;
 
 const isWriting = (target: EventTarget | null) => target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");
 
-export function Shell(props: { session: Session; onEnd(note: string): void }) {
-  const chat = createChat(props.session, (note) => props.onEnd(note));
+export function Shell(props: { session: Session; onEnd(reason: EndReason | null): void }) {
+  const chat = createChat(props.session, (reason) => props.onEnd(reason));
   const [dialog, setDialog] = createSignal<OpenDialog>(null);
   const [isReady, setReady] = createSignal(false);
   let searchField: HTMLInputElement | undefined;
@@ -30,7 +33,7 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
   });
   onCleanup(() => void chat.client.stop());
 
-  // A title is dear to set, and what is read at once comes and goes within a frame.
+  // Setting the title is expensive, and the unread count may change in every frame.
   const isPart = () => chat.hasMore(false) && chat.entries(false).length >= LIST_PAGE;
   const title = createMemo(() => (chat.unreadTotal() > 0 ? `(${chat.unreadTotal()}${isPart() ? "+" : ""}) Bluetick` : "Bluetick"));
   let titleTimer: ReturnType<typeof setTimeout> | undefined;
@@ -39,7 +42,7 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
     titleTimer = undefined;
     if (shownTitle === title()) return;
     document.title = shownTitle = title();
-    titleTimer = setTimeout(showTitle, TITLE_PAUSE_MS);
+    titleTimer = setTimeout(showTitle, TITLE_INTERVAL_MS);
   }
   createEffect(() => void (title() !== shownTitle && titleTimer === undefined && showTitle()));
   createEffect(() => (document.body.dataset.connection = chat.connectionState()));
@@ -50,14 +53,13 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
   });
 
   async function logOut(): Promise<void> {
-    // Whoever comes next to this browser finds nothing to read. A server that cannot be reached hears nothing, and the
-    // token is gone from here all the same.
-    const told = chat.client.logOut().catch(() => undefined);
-    await Promise.race([told, new Promise((done) => setTimeout(done, LOG_OUT_MS))]);
-    props.onEnd("");
+    // The client deletes the stored messages and the token, also when the server cannot be reached.
+    const loggedOut = chat.client.logOut().catch(() => undefined);
+    await Promise.race([loggedOut, new Promise((done) => setTimeout(done, LOG_OUT_TIMEOUT_MS))]);
+    props.onEnd(null);
   }
 
-  function goBy(offset: number): void {
+  function goToNeighbor(offset: number): void {
     const ids = chat.entries(false).map(({ conversation_id }) => conversation_id);
     const at = ids.indexOf(chat.openId());
     const next = ids[at < 0 ? 0 : Math.max(0, Math.min(at + offset, ids.length - 1))];
@@ -68,8 +70,8 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
     if (event.defaultPrevented || event.isComposing || dialog()) return;
     const isCommand = event.ctrlKey || event.metaKey;
     if (isCommand && event.key.toLowerCase() === "k") searchField?.focus();
-    else if (event.altKey && event.key === "ArrowUp") goBy(-1);
-    else if (event.altKey && event.key === "ArrowDown") goBy(1);
+    else if (event.altKey && event.key === "ArrowUp") goToNeighbor(-1);
+    else if (event.altKey && event.key === "ArrowDown") goToNeighbor(1);
     else if (event.key === "Escape" && chat.openId() !== "") chat.go("");
     else if (isWriting(event.target) || isCommand || event.altKey) return;
     else if (event.key === "/") searchField?.focus();
@@ -84,8 +86,8 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
     <ChatContext.Provider value={chat}>
       <div class="shell" classList={{ "has-open": chat.openId() !== "" }}>
         <Show when={isReady()}>
-          <Sidebar onNewGroup={() => setDialog("group")} onSettings={() => setDialog("settings")} onSearchField={(field) => (searchField = field)} />
-          <Show when={chat.openId()} keyed fallback={<NothingOpen />}>
+          <Sidebar onNewChat={() => searchField?.focus()} onNewGroup={() => setDialog("group")} onSettings={() => setDialog("settings")} onSearchField={(field) => (searchField = field)} />
+          <Show when={chat.openId()} keyed fallback={<NoChatSelected />}>
             {(id) => <ConversationPane id={id} />}
           </Show>
         </Show>
@@ -101,12 +103,12 @@ export function Shell(props: { session: Session; onEnd(note: string): void }) {
   );
 }
 
-function NothingOpen() {
+function NoChatSelected() {
   return (
-    <main class="pane nothing-open">
+    <main class="pane no-chat">
       <img src="/assets/icon.svg" alt="" width="72" height="72" />
-      <strong>Select a chat</strong>
-      <p class="hint">Or press <kbd>/</kbd> to search, <kbd>?</kbd> for keyboard shortcuts.</p>
+      <strong>{t("selectChat")}</strong>
+      <p class="hint">{parts("selectChatHint", { search: <kbd>/</kbd>, help: <kbd>?</kbd> })}</p>
     </main>
   );
 }

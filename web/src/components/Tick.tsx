@@ -1,15 +1,17 @@
-// The clock, the tick, the double tick and the blue one. Each has a word for those who do not see it.
+// The state of a sent message: a clock, one tick, two ticks, two blue ticks, or a warning. Each has
+// a label for screen readers.
 
+import { t } from "../i18n/index.ts";
 import type { TickState } from "../state/rows.ts";
 
-const WORDS: Record<TickState, string> = {
-  queued: "Waiting to be sent",
-  sending: "Sending",
-  sent: "Sent",
-  delivered: "Delivered",
-  read: "Read",
-  failed: "Not sent",
-};
+const LABELS = {
+  queued: "stateQueued",
+  sending: "stateSending",
+  sent: "stateSent",
+  delivered: "stateDelivered",
+  read: "stateRead",
+  failed: "stateFailed",
+} as const;
 
 const PATHS: Record<TickState, string> = {
   queued: "M9 2.500a5.5 5.5 0 1 0 0 11 5.5 5.5 0 0 0 0-11zM9 5v3.200l2.1 1.3",
@@ -22,7 +24,7 @@ const PATHS: Record<TickState, string> = {
 
 export function Tick(props: { state: TickState }) {
   return (
-    <svg class="tick" classList={{ [props.state]: true }} viewBox="0 0 18 16" role="img" aria-label={WORDS[props.state]}>
+    <svg class="tick" classList={{ [props.state]: true }} viewBox="0 0 18 16" role="img" aria-label={t(LABELS[props.state])}>
       <path d={PATHS[props.state]} />
     </svg>
   );

@@ -1,5 +1,5 @@
-// Whether the person can see what arrives: the tab is visible, and the connection has delivered
-// everything that was missed. It also tells whether a conversation has unread messages.
+// Whether the user can see new messages: the tab is visible, and the connection has delivered
+// every missed message. Also whether a conversation has unread messages.
 
 import type { Conversation } from "@bluetick/client";
 import { createEffect, onCleanup, untrack } from "solid-js";
@@ -10,7 +10,7 @@ interface AbsenceHandlers {
   onReturn(): void;
 }
 
-/** Returns whether the person is away now. */
+/** Returns whether the user is away now. */
 export function createAbsence({ onLeave, onReturn }: AbsenceHandlers): () => boolean {
   const chat = useChat();
   const { client } = chat;
@@ -18,26 +18,26 @@ export function createAbsence({ onLeave, onReturn }: AbsenceHandlers): () => boo
   let isCutOff = !client.connection.caughtUp;
   const isAway = () => isHidden || isCutOff;
 
-  function become(facts: { isHidden?: boolean; isCutOff?: boolean }): void {
+  function update(facts: { isHidden?: boolean; isCutOff?: boolean }): void {
     const wasAway = isAway();
     ({ isHidden = isHidden, isCutOff = isCutOff } = facts);
     if (!wasAway && isAway()) onLeave();
     if (wasAway && !isAway()) onReturn();
   }
 
-  // The client reports a lost connection at once. A frame may hide a short loss.
-  onCleanup(client.subscribe(({ connection }) => void (connection && !client.connection.caughtUp && become({ isCutOff: true }))));
-  createEffect(() => void (chat.isCaughtUp() && untrack(() => become({ isCutOff: false }))));
+  // The client reports a lost connection at once. A loss shorter than a frame changes no signal.
+  onCleanup(client.subscribe(({ connection }) => void (connection && !client.connection.caughtUp && update({ isCutOff: true }))));
+  createEffect(() => void (chat.isCaughtUp() && untrack(() => update({ isCutOff: false }))));
 
-  const onVisibility = () => become({ isHidden: document.visibilityState !== "visible" });
+  const onVisibility = () => update({ isHidden: document.visibilityState !== "visible" });
   document.addEventListener("visibilitychange", onVisibility);
   onCleanup(() => document.removeEventListener("visibilitychange", onVisibility));
   return isAway;
 }
 
 /**
- * Whether a conversation has unread messages. `unsure`: the server told of messages that are still
- * loading.
+ * Whether a conversation has unread messages. `unsure`: the server announced messages that are
+ * still loading.
  */
 export function unreadState({ entry, messages, window }: Conversation, me: string): "none" | "some" | "unsure" {
   if (!entry) return "none";

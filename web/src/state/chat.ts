@@ -1,38 +1,40 @@
-// Adapts the SDK's client to signals. The SDK tells that something changed; once per frame the signals here are moved on,
-// so that a burst of messages costs one drawing. It holds no data of its own and draws nothing.
+// Adapts the SDK's client to signals. The SDK reports changes; the signals here follow once per
+// frame, so that a burst of messages is drawn once. This module stores no chat data and draws
+// nothing.
 
 import { BluetickClient, indexedDbStorage, serverOffer, type Change, type Conversation, type InboxEntry, type ServerOffer, type Session, type TimelineMessage } from "@bluetick/client";
 import { batch, createContext, createSignal, onCleanup, useContext, type Accessor } from "solid-js";
+import { t } from "../i18n/index.ts";
+import { isEndReason, type EndReason } from "../storage.ts";
 import { firstLine } from "../text/plain.ts";
+import { englishReason } from "./load.ts";
 
-/** In a hidden tab frames do not come; the title still has to tell of news. */
+/**
+ * How often a hidden tab applies changes. It has no frames, but its title shows the number of
+ * unread messages.
+ */
 const HIDDEN_FRAME_MS = 250;
+/** A connection that is lost for longer is reported. Shorter losses are common on a phone. */
 const RECONNECTING_AFTER_MS = 5_000;
+/** How long a toast is visible. */
 const TOAST_MS = 7_000;
-const SPEAK_AFTER_MS = 1_500;
+/** The shortest time between two announcements. A screen reader would not finish more of them. */
+const ANNOUNCE_INTERVAL_MS = 1_500;
 const MINUTE_MS = 60_000;
+/** The close code of a connection over the limit per user. */
 const TOO_MANY_CONNECTIONS = 4409;
-
-/** Of a log-out by the person there is nothing to say. */
-const LOGGED_OUT: Readonly<Record<string, string>> = {
-  expired: "Your session has expired. Log in again; unsent messages are kept.",
-  revoked: "You were logged out, on another device or by the operator. Log in again; unsent messages are kept.",
-  wrong_user: "This session belongs to another user. Log in again.",
-};
 
 export interface Toast {
   text: string;
 }
 
-export type ConnectionWords = "" | "Waiting for network" | "Reconnecting…" | "Too many tabs or devices are open";
-
-/** A value that says "look again". */
+/** A signal without a value: `track` subscribes to it, `bump` notifies the subscribers. */
 function createVersion(): [track: () => void, bump: () => void] {
   const [version, setVersion] = createSignal(0);
   return [() => void version(), () => void setVersion((before) => before + 1)];
 }
 
-export function createChat(session: Session, onLoggedOut: (reason: string) => void) {
+export function createChat(session: Session, onLoggedOut: (reason: EndReason | null) => void) {
   const client = new BluetickClient({
     url: location.origin,
     token: session.token,
@@ -76,11 +78,11 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
       if (profile) bumpProfile();
       for (const id of conversations) versions.get(id)?.[1]();
     });
-    // Outside of the batch: a list may have to take the news in several steps.
+    // Outside of the batch: a list may apply the changes in several steps.
     for (const id of conversations) for (const listener of listeners.get(id) ?? []) listener();
   }
 
-  // A frame that was asked for before the tab was hidden does not come.
+  // A frame requested before the tab was hidden does not run.
   const onVisibility = () => {
     flush();
     tickClock();
@@ -111,13 +113,14 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     return client.connection.state;
   };
 
-  function connectionWords(): ConnectionWords {
-    if (!isBrowserOnline()) return "Waiting for network";
-    if (connectionState() !== "online" && client.connection.closeCode === TOO_MANY_CONNECTIONS) return "Too many tabs or devices are open";
-    return connectionState() !== "online" && isSlow() ? "Reconnecting…" : "";
+  /** Empty while there is nothing to report. */
+  function connectionNotice(): string {
+    if (!isBrowserOnline()) return t("noNetwork");
+    if (connectionState() !== "online" && client.connection.closeCode === TOO_MANY_CONNECTIONS) return t("tooManyTabs");
+    return connectionState() !== "online" && isSlow() ? t("reconnecting") : "";
   }
 
-  // What is said of times ages by the minute.
+  // The current minute: texts such as "5 minutes ago" depend on it.
 
   const [now, setNow] = createSignal(Date.now());
   let clockTimer: ReturnType<typeof setTimeout> | undefined;
@@ -128,41 +131,41 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
   }
   tickClock();
 
-  // Toasts and what is read out
+  // Toasts and announcements
 
   const [toast, setToast] = createSignal<Toast | null>(null);
   let toastTimer: ReturnType<typeof setTimeout> | undefined;
-  function tell(text: string): void {
+  function showToast(text: string): void {
     setToast({ text });
     clearTimeout(toastTimer);
     toastTimer = setTimeout(() => setToast(null), TOAST_MS);
   }
 
-  // New messages of others are read out, one sentence at a time.
+  // Screen readers announce new messages of others, at most one announcement per interval.
   const [announcement, setAnnouncement] = createSignal("");
-  let lastUnspoken: TimelineMessage | null = null;
-  let unspokenCount = 0;
-  let speakTimer: ReturnType<typeof setTimeout> | undefined;
+  let lastUnannounced: TimelineMessage | null = null;
+  let unannouncedCount = 0;
+  let announceTimer: ReturnType<typeof setTimeout> | undefined;
 
-  function announce(message: TimelineMessage): void {
+  function onMessage(message: TimelineMessage): void {
     const isMuted = client.conversation(message.conversation_id).entry?.muted === true;
     if (isMuted && openId() !== message.conversation_id) return;
-    lastUnspoken = message;
-    unspokenCount += 1;
-    if (speakTimer === undefined) speak();
+    lastUnannounced = message;
+    unannouncedCount += 1;
+    if (announceTimer === undefined) announce();
   }
 
-  function speak(): void {
-    speakTimer = undefined;
-    if (!lastUnspoken) return;
-    const { sender_id, content } = lastUnspoken;
-    const more = unspokenCount > 1 ? ` (and ${unspokenCount - 1} more)` : "";
-    const words = `${client.people.name(sender_id)}: ${firstLine(content)}${more}`;
-    // Only what changes is read out: the same words again get a mark that nobody hears.
-    setAnnouncement((before) => (before === words ? `${words}\u200b` : words));
-    lastUnspoken = null;
-    unspokenCount = 0;
-    speakTimer = setTimeout(speak, SPEAK_AFTER_MS);
+  function announce(): void {
+    announceTimer = undefined;
+    if (!lastUnannounced) return;
+    const { sender_id, content } = lastUnannounced;
+    const latest = `${client.people.name(sender_id)}: ${firstLine(content)}`;
+    const text = unannouncedCount > 1 ? t("announceMore", { text: latest, count: unannouncedCount - 1 }) : latest;
+    // Screen readers read only changes, so the same text again gets an invisible character.
+    setAnnouncement((before) => (before === text ? `${text}\u200b` : text));
+    lastUnannounced = null;
+    unannouncedCount = 0;
+    announceTimer = setTimeout(announce, ANNOUNCE_INTERVAL_MS);
   }
 
   const nameOf = (user: string): string => {
@@ -178,19 +181,19 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
       if (change.connection) watchSlowness();
       onChange(change);
     }),
-    client.on("message", announce),
-    client.on("trouble", (text) => tell(text)),
-    client.on("loggedOut", (reason) => onLoggedOut(LOGGED_OUT[reason] ?? "")),
+    client.on("message", onMessage),
+    client.on("trouble", (text) => showToast(englishReason(text) || t("errorUnknown"))),
+    client.on("loggedOut", (reason) => onLoggedOut(isEndReason(reason) ? reason : null)),
     client.on("gone", ({ conversationId }) => {
       if (openId() !== conversationId) return;
-      tell("You are no longer in this chat.");
+      showToast(t("removedFromChat"));
       go("");
     }),
   ];
   watchSlowness();
 
   let offer: Promise<ServerOffer> | undefined;
-  function askOffer(): Promise<ServerOffer> {
+  function loadOffer(): Promise<ServerOffer> {
     offer ??= serverOffer(location.origin).catch((failure: unknown) => {
       offer = undefined;
       throw failure;
@@ -198,32 +201,32 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     return offer;
   }
 
-  // Which conversation is open is in the address, so that back, reload and bookmarks work.
+  // The address holds the open conversation, so that back, reload and bookmarks work.
 
-  const addressed = () => location.hash.match(/^#(\w+)$/)?.[1] ?? "";
-  const [openId, setOpenId] = createSignal(addressed());
-  const onAddress = () => isGoingBack || setOpenId(addressed());
+  const idInAddress = () => location.hash.match(/^#(\w+)$/)?.[1] ?? "";
+  const [openId, setOpenId] = createSignal(idInAddress());
+  const onAddress = () => isGoingBack || setOpenId(idInAddress());
   addEventListener("hashchange", onAddress);
-  /** The browser goes back in its own time; what is wanted meanwhile follows. */
+  /** `history.back()` is asynchronous. A conversation opened before it ends follows afterwards. */
   let isGoingBack = false;
-  const onArrived = () => {
+  const onPopState = () => {
     if (!isGoingBack) return;
     isGoingBack = false;
     const wanted = openId();
-    if (addressed() !== "") history.replaceState(null, "", location.pathname);
+    if (idInAddress() !== "") history.replaceState(null, "", location.pathname);
     if (wanted !== "") history.pushState({ isFromList: true }, "", `#${wanted}`);
   };
-  addEventListener("popstate", onArrived);
+  addEventListener("popstate", onPopState);
 
   function go(id: string): void {
     if (id === openId()) return;
-    // From one conversation to another, "back" leads to the list and not through all of them.
+    // "Back" leads from every conversation to the list, not to the previous conversation.
     const before = openId();
     setOpenId(id);
     if (isGoingBack) return;
     const isFromList = (history.state as { isFromList?: boolean } | null)?.isFromList === true;
     if (id === "" && isFromList) {
-      // The list is where one came from: no second entry for it.
+      // The previous entry is the list, so it gets no second entry.
       isGoingBack = true;
       history.back();
     } else if (id === "") history.replaceState(null, "", location.pathname);
@@ -237,11 +240,11 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     removeEventListener("online", onNetwork);
     removeEventListener("offline", onNetwork);
     removeEventListener("hashchange", onAddress);
-    removeEventListener("popstate", onArrived);
+    removeEventListener("popstate", onPopState);
     clearTimeout(slowTimer);
     clearTimeout(clockTimer);
     clearTimeout(toastTimer);
-    clearTimeout(speakTimer);
+    clearTimeout(announceTimer);
   });
 
   return {
@@ -249,21 +252,21 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
     me,
     session,
     connectionState,
-    connectionWords,
+    connectionNotice,
     now: now as Accessor<number>,
 
-    /** Everything that was missed is here, or is being read. */
+    /** The client has received every missed message, or is paging through them. */
     isCaughtUp(): boolean {
       trackConnection();
       return client.connection.caughtUp;
     },
 
     toast,
-    tell,
+    showToast,
     announcement,
     nameOf,
-    /** What the server offers; asked once. Rejects where the server cannot be reached. */
-    offer: askOffer,
+    /** What the server offers; loaded once. Rejects when the server cannot be reached. */
+    offer: loadOffer,
     openId: openId as Accessor<string>,
     go,
 
@@ -287,7 +290,7 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
       return client.inbox.unreadTotal;
     },
 
-    /** The conversation, looked at again whenever it changes. */
+    /** The conversation. Reading it subscribes to its changes. */
     conversation(id: string): Conversation {
       let version = versions.get(id);
       if (!version) versions.set(id, (version = createVersion()));
@@ -295,7 +298,7 @@ export function createChat(session: Session, onLoggedOut: (reason: string) => vo
       return client.conversation(id);
     },
 
-    /** Calls back once per frame in which the conversation changed. */
+    /** Calls `listener` once per frame in which the conversation changed. */
     listen(id: string, listener: () => void): void {
       const set = listeners.get(id) ?? new Set();
       listeners.set(id, set.add(listener));
@@ -313,6 +316,6 @@ export const ChatContext = createContext<Chat>();
 
 export function useChat(): Chat {
   const chat = useContext(ChatContext);
-  if (!chat) throw new Error("used outside of a chat");
+  if (!chat) throw new Error("useChat is called outside of a ChatContext");
   return chat;
 }

@@ -1,5 +1,5 @@
-// Something that is fetched, kept while it is fetched again, and may fail. Only the panel of aside.ts
-// does that, so it is a file of its own.
+// A value that is fetched, kept while it is fetched again, and may fail. Only the chunk of
+// on-demand.ts uses it, so it is not part of state/load.ts.
 
 import { createEffect, createMemo, createSignal, onCleanup, type Accessor } from "solid-js";
 import { messageOf } from "./load.ts";
@@ -10,26 +10,26 @@ export interface Load<T> {
   reload(): void;
 }
 
-/** Fetches now and whenever what `source` reads changes; a null source fetches nothing. */
+/** Fetches now, and again when the value of `source` changes. A null source fetches nothing. */
 export function createLoad<S, T>(source: () => S | null, fetch: (source: S) => Promise<T>): Load<T> {
   const [value, setValue] = createSignal<T>();
-  const [error, setError] = createSignal("");
+  const [failure, setFailure] = createSignal<unknown>(null);
   let latest = 0;
   async function load(wanted: S | null): Promise<void> {
-    const mine = ++latest;
+    const current = ++latest;
     if (wanted === null) return void setValue(undefined);
     try {
       const fetched = await fetch(wanted);
-      if (mine !== latest) return;
+      if (current !== latest) return;
       setValue(() => fetched);
-      setError("");
-    } catch (failure) {
-      if (mine === latest) setError(messageOf(failure));
+      setFailure(null);
+    } catch (failed) {
+      if (current === latest) setFailure(failed);
     }
   }
-  // Only another value is a reason: what is read on the way may change much oftener.
+  // A memo: `source` may read signals that change more often than its value.
   const wanted = createMemo(source);
   createEffect(() => void load(wanted()));
   onCleanup(() => (latest = -1));
-  return { value, error, reload: () => void load(wanted()) };
+  return { value, error: () => (failure() === null ? "" : messageOf(failure())), reload: () => void load(wanted()) };
 }

@@ -1,13 +1,15 @@
-// The draft of one conversation, shared by all tabs of this browser: a tab stores only what was changed in it, follows
-// what the others do, and lets go of a draft that was sent when the message is safe.
+// The draft of one conversation, shared by all tabs of this browser. A tab stores only its own
+// changes, follows the changes of other tabs, and deletes a sent draft when the outbox has stored
+// the message.
 
 import { onCleanup } from "solid-js";
 import { draftKey, loadDraft, loadSentMark, saveDraft, saveSentMark } from "../storage.ts";
 import { useChat } from "./chat.ts";
 
+/** How long a change waits before it is stored. A crash loses what was typed in this time. */
 const SAVE_AFTER_MS = 300;
-/** By then the outbox has stored what was sent. */
-const SAFE_AFTER_MS = 1_000;
+/** The time after which the outbox has stored a sent message. */
+const STORED_AFTER_MS = 1_000;
 
 export interface DraftField {
   read(): string;
@@ -17,7 +19,7 @@ export interface DraftField {
 export function createDraft(conversation: string, field: DraftField) {
   const chat = useChat();
   const stored = (text: string) => (text.trim() === "" ? "" : text);
-  /** What this tab last saw stored. */
+  /** The stored draft as this tab last saw it. */
   let known = "";
   let saving: ReturnType<typeof setTimeout> | undefined;
   let clearing: ReturnType<typeof setTimeout> | undefined;
@@ -34,7 +36,7 @@ export function createDraft(conversation: string, field: DraftField) {
     saveDraft(chat.me, conversation, text);
   }
 
-  function forget(): void {
+  function deleteDraft(): void {
     clearTimeout(clearing);
     clearing = undefined;
     known = "";
@@ -42,13 +44,16 @@ export function createDraft(conversation: string, field: DraftField) {
     saveDraft(chat.me, conversation, "");
   }
 
-  /** It was sent just before the page went away: the draft goes when the message is seen to be there. */
-  function dropIfSent(): void {
+  /**
+   * Deletes a draft that was sent just before the page was closed, once the conversation has the
+   * message.
+   */
+  function deleteIfSent(): void {
     const sent = loadSentMark(chat.me, conversation);
     if (sent === "" || clearing !== undefined) return;
     if (!chat.client.conversation(conversation).messages.some(({ message_id }) => message_id === sent)) return;
     if (stored(field.read()) === known) field.show("");
-    forget();
+    deleteDraft();
   }
 
   function onStorage(event: StorageEvent): void {
@@ -60,10 +65,10 @@ export function createDraft(conversation: string, field: DraftField) {
 
   addEventListener("storage", onStorage);
   addEventListener("pagehide", save);
-  chat.listen(conversation, dropIfSent);
+  chat.listen(conversation, deleteIfSent);
   onCleanup(() => {
     save();
-    if (clearing !== undefined) forget();
+    if (clearing !== undefined) deleteDraft();
     removeEventListener("storage", onStorage);
     removeEventListener("pagehide", save);
   });
@@ -72,18 +77,18 @@ export function createDraft(conversation: string, field: DraftField) {
     load(): void {
       known = loadDraft(chat.me, conversation);
       field.show(known);
-      dropIfSent();
+      deleteIfSent();
     },
     changed(): void {
       saving ??= setTimeout(save, SAVE_AFTER_MS);
     },
-    /** The field is empty now; what was in it is on its way. */
+    /** The text was sent, and the field is empty. */
     sent(messageId: string): void {
       clearTimeout(saving);
       saving = undefined;
       saveSentMark(chat.me, conversation, messageId);
       clearTimeout(clearing);
-      clearing = setTimeout(forget, SAFE_AFTER_MS);
+      clearing = setTimeout(deleteDraft, STORED_AFTER_MS);
     },
   };
 }

@@ -1,23 +1,24 @@
-// Finds people while somebody types. What is found stays with the text it was found for, so that nobody acts on the
-// answer to an earlier one.
+// Searches for people while the user types. An answer keeps the text that it belongs to, so that
+// the user cannot choose from the answer to an earlier text.
 
 import type { Person } from "@bluetick/client";
 import { createEffect, createMemo, createSignal, onCleanup, type Accessor } from "solid-js";
 import { useChat } from "./chat.ts";
 
+/** How long the user has to stop typing before the search starts. Bounds the number of requests. */
 const PAUSE_MS = 150;
 
 export interface FoundPerson extends Person {
   /**
-   * Not found, only typed. Where tokens come from the operator's own product, a user may have this
-   * id and be unknown here.
+   * The search did not find this user ID; the user typed it. Where tokens come from the operator's
+   * own product, a user may exist who has not logged in here yet.
    */
   readonly isGuess: boolean;
 }
 
 export interface PeopleSearch {
   readonly people: Accessor<readonly FoundPerson[]>;
-  /** What is found belongs to the text as it is now. */
+  /** The answer belongs to the current text. */
   readonly isReady: Accessor<boolean>;
   readonly hasFailed: Accessor<boolean>;
 }
@@ -37,11 +38,11 @@ export function createPeopleSearch(text: Accessor<string>): PeopleSearch {
     try {
       const [people, { canSignUp }] = await Promise.all([chat.client.people.search(asked), chat.offer()]);
       const others = people.filter(({ userId }) => userId !== chat.me).map((person) => ({ ...person, isGuess: false }));
-      // With sign-up open, the server refuses ids that it does not know.
+      // With sign-up open, the server refuses user IDs that it does not know.
       const mayGuess = !canSignUp && asked !== chat.me && !/\s/.test(asked) && !people.some(({ userId }) => userId === asked);
       return { text: asked, people: !mayGuess ? others : [...others, { userId: asked, name: asked, isGuess: true }], hasFailed: false };
     } catch {
-      // Whoever could not be looked for is not unknown.
+      // After a failed search, the page does not call the user unknown.
       return { text: asked, people: [], hasFailed: true };
     }
   }

@@ -1,6 +1,7 @@
-// The rows of a conversation: one for each message, kept for as long as the message is in the window, so that a message
-// that was waiting and is stored now keeps its element. What is drawn around a message (a day, who speaks) belongs to its
-// row: the list then only ever grows and shrinks at its ends, which is what a virtual list can follow without a jump.
+// The rows of a conversation, one per message. A row exists while its message is in the window, so
+// a queued message keeps its element when the server stores it. The day and the sender drawn around
+// a message belong to its row. The list therefore grows and shrinks only at its ends, which a
+// virtual list follows without a jump.
 
 import type { TimelineMessage } from "@bluetick/client";
 import { batch, createSignal, type Accessor } from "solid-js";
@@ -8,61 +9,61 @@ import { startOfDay } from "../text/time.ts";
 
 export type TickState = "queued" | "sending" | "sent" | "delivered" | "read" | "failed";
 
-/** How a row looks beside its neighbours. */
-export interface Surroundings {
-  /** The day that begins here; 0 where none does. */
+/** How a row is drawn, depending on the rows before and after it. */
+export interface RowLayout {
+  /** The day that begins here; 0 where none begins. */
   day: number;
   isFirst: boolean;
   isLast: boolean;
-  /** What nobody has read yet begins here. */
+  /** The unread messages begin here. */
   isUnreadStart: boolean;
 }
 
 export interface Row {
   readonly key: string;
   readonly message: Accessor<TimelineMessage>;
-  readonly around: Accessor<Surroundings>;
+  readonly layout: Accessor<RowLayout>;
 }
 
 interface LiveRow extends Row {
   setMessage(message: TimelineMessage): void;
-  setAround(around: Surroundings): void;
+  setLayout(layout: RowLayout): void;
   generation: number;
 }
 
-/** What the list is to show; with `shift`, what changed against the step before is at its start. */
+/** Rows for the list to show. With `shift`, the change since the previous step is at the start. */
 export interface Step {
   rows: readonly Row[];
   shift: boolean;
-  /** Nothing of what was shown before remains. */
+  /** No row of the previous step remains. */
   isFresh: boolean;
 }
 
-/** Messages of one person within this time stand together. */
-const TOGETHER_MS = 5 * 60_000;
+/** Messages of one sender within this time form a group. */
+const GROUP_MS = 5 * 60_000;
 
-const isSame = (one: Surroundings, other: Surroundings) =>
+const isSame = (one: RowLayout, other: RowLayout) =>
   one.day === other.day && one.isFirst === other.isFirst && one.isLast === other.isLast && one.isUnreadStart === other.isUnreadStart;
 
 function createRow(key: string, first: TimelineMessage): LiveRow {
   const [message, setMessage] = createSignal(first, { equals: false });
-  const [around, setAround] = createSignal<Surroundings>({ day: 0, isFirst: true, isLast: true, isUnreadStart: false }, { equals: isSame });
-  return { key, message, around, setMessage, setAround, generation: 0 };
+  const [layout, setLayout] = createSignal<RowLayout>({ day: 0, isFirst: true, isLast: true, isUnreadStart: false }, { equals: isSame });
+  return { key, message, layout, setMessage, setLayout, generation: 0 };
 }
 
 const timeOf = (message: TimelineMessage) => message.received_at ?? message.timestamp;
 const isNotice = (message: TimelineMessage) => message.content_type === "system";
 
-function areTogether(one: TimelineMessage | undefined, other: TimelineMessage | undefined): boolean {
+function areGrouped(one: TimelineMessage | undefined, other: TimelineMessage | undefined): boolean {
   if (!one || !other || one.sender_id !== other.sender_id || isNotice(one) || isNotice(other)) return false;
-  return Math.abs(timeOf(other) - timeOf(one)) < TOGETHER_MS && startOfDay(timeOf(one)) === startOfDay(timeOf(other));
+  return Math.abs(timeOf(other) - timeOf(one)) < GROUP_MS && startOfDay(timeOf(one)) === startOfDay(timeOf(other));
 }
 
 export class Rows {
   #byKey = new Map<string, LiveRow>();
   #shown: readonly LiveRow[] = [];
   #generation = 0;
-  /** The read boundary when the conversation was opened; null where there is nothing to divide. */
+  /** The last read seq when the conversation was opened; null without a divider. */
   #readUpTo: number | null = null;
 
   constructor(readonly me: string) {}
@@ -71,26 +72,26 @@ export class Rows {
     return this.#shown;
   }
 
-  divideAfter(seq: number | null): void {
+  setDividerAfter(seq: number | null): void {
     this.#readUpTo = seq;
   }
 
   /**
-   * Takes the messages as they are now and tells by which steps the list gets there. With `isStart`, there is nothing
-   * before the first of them.
+   * Takes the current messages and returns the steps by which the list reaches them. With
+   * `isStart`, no message is before the first one.
    */
   update(messages: readonly TimelineMessage[], isStart: boolean): Step[] {
     const before = this.#shown;
     this.#generation += 1;
     const visible = messages.filter((message) => message.content_type !== "void");
-    const after = batch(() => this.#take(visible, isStart));
+    const after = batch(() => this.#buildRows(visible, isStart));
     this.#shown = after;
-    this.#forget();
+    this.#removeOld();
     return this.#steps(before, after);
   }
 
-  #take(messages: readonly TimelineMessage[], isStart: boolean): LiveRow[] {
-    let divided = this.#readUpTo === null;
+  #buildRows(messages: readonly TimelineMessage[], isStart: boolean): LiveRow[] {
+    let hasDivider = this.#readUpTo === null;
     return messages.map((message, index) => {
       const key = `${message.sender_id}/${message.message_id}`;
       let row = this.#byKey.get(key);
@@ -99,22 +100,23 @@ export class Rows {
       row.generation = this.#generation;
       const [previous, next] = [messages[index - 1], messages[index + 1]];
       const day = startOfDay(timeOf(message));
-      const isUnreadStart = !divided && message.seq !== null && message.seq > (this.#readUpTo ?? 0) && message.sender_id !== this.me && !isNotice(message);
-      if (isUnreadStart) divided = true;
-      // What stands before the first is not known: it looks as it did, so that nothing moves when more is loaded or cut.
+      const isUnreadStart = !hasDivider && message.seq !== null && message.seq > (this.#readUpTo ?? 0) && message.sender_id !== this.me && !isNotice(message);
+      if (isUnreadStart) hasDivider = true;
+      // The row before the first one is unknown. The first row keeps its layout, so that no row
+      // moves when messages are loaded or removed.
       const isKnown = previous !== undefined || isStart;
-      row.setAround({
-        day: isKnown ? (previous && startOfDay(timeOf(previous)) === day ? 0 : day) : row.around().day,
-        isFirst: isKnown ? isUnreadStart || !areTogether(previous, message) : row.around().isFirst,
-        isLast: !areTogether(message, next),
+      row.setLayout({
+        day: isKnown ? (previous && startOfDay(timeOf(previous)) === day ? 0 : day) : row.layout().day,
+        isFirst: isKnown ? isUnreadStart || !areGrouped(previous, message) : row.layout().isFirst,
+        isLast: !areGrouped(message, next),
         isUnreadStart,
       });
       return row;
     });
   }
 
-  /** A little more than is shown is remembered, then all of it goes at once. */
-  #forget(): void {
+  /** Keeps up to 200 rows that are not shown, then removes all of them at once. */
+  #removeOld(): void {
     if (this.#byKey.size <= this.#shown.length + 200) return;
     for (const [key, row] of this.#byKey) if (row.generation !== this.#generation) this.#byKey.delete(key);
   }

@@ -27,7 +27,7 @@ export function parseFormat(content: string): FormatNode[] {
   return joined(nodes);
 }
 
-/** The words of a message without its formatting: for previews, and to be read out. */
+/** The text of a message without its formatting: for previews and screen readers. */
 export function plainText(content: string): string {
   return textOf(parseFormat(content));
 }
@@ -68,7 +68,7 @@ function findBlocks(content: string): Block[] {
   }
 }
 
-// One line: neither emphasis nor code goes beyond it
+// One line: emphasis and inline code end at its end
 
 function parseLines(text: string, nodes: FormatNode[]): void {
   if (text === "") return;
@@ -92,7 +92,7 @@ const MARKERS: Readonly<Record<string, (children: FormatNode[]) => FormatNode>> 
 
 /** Scripts that are written without spaces, or that attach particles to a word. */
 const UNSPACED = /[\p{scx=Han}\p{scx=Hiragana}\p{scx=Katakana}\p{scx=Hangul}\p{scx=Bopomofo}\p{scx=Thai}\p{scx=Lao}\p{scx=Khmer}\p{scx=Myanmar}]/u;
-/** The variation selector of an emoji is a mark, and no part of a word. */
+/** The variation selector of an emoji is a mark, but not a part of a word. */
 const IN_WORD = /[\p{L}\p{N}\p{Mn}\p{Mc}]/u;
 const VARIATION_SELECTOR = "\ufe0f";
 const OPENS_ASCII = /[\s*_([{"',;:-]/u;
@@ -132,7 +132,7 @@ const characterAt = (line: string, at: number) => String.fromCodePoint(line.code
 const isPair = (line: string, at: number) => (line.codePointAt(at) ?? 0) > 0xffff;
 
 interface Opening {
-  /** Where in the nodes the marker stands. */
+  /** The index of the marker in the nodes. */
   readonly at: number;
   /** How many nodes before it hold a word. */
   readonly words: number;
@@ -158,7 +158,7 @@ function parseLine(line: string): FormatNode[] {
     if (wrap && opening && words > opening.words && mayClose(marker, before, after)) {
       const [, ...children] = nodes.splice(opening.at);
       nodes.push(wrap(children));
-      // What was opened inside has no partner outside.
+      // A marker that was opened inside has no partner outside.
       for (const [other, { at }] of open) if (at >= opening.at) open.delete(other);
       return;
     }
@@ -183,7 +183,7 @@ function parseLine(line: string): FormatNode[] {
       at += piece.text.length + 2;
       continue;
     }
-    // Links first: what stands in an address is no marker.
+    // Links first: a character within an address is not a marker.
     for (const { text, href } of splitLinks(piece.text)) {
       if (href === undefined) takeText(text, at);
       else push({ kind: "link", text, href });

@@ -1,9 +1,9 @@
-// Finds the links in what people wrote. It only splits text: drawing, and with it the safety of what is drawn, is the
-// caller's, who makes elements of the parts.
+// Finds the links in a message. This module only splits text. The caller turns the parts into
+// elements and is responsible for drawing them safely.
 
 export interface TextPart {
   text: string;
-  /** Where the part leads: an address with http, https or mailto, and nothing else. */
+  /** The target of a link: always an http, https or mailto address. */
   href?: string;
 }
 
@@ -14,7 +14,9 @@ export interface TextPart {
 const ADDRESS = /\bhttps?:\/\/[^\s<>"“”«»]+|\bwww\.[^\s<>"“”«»]+|[a-z\d_.+-]{1,64}@(?:[a-z\d-]{1,63}\.){1,8}[a-z]{2,63}/gi;
 const HAS_ADDRESS = /https?:\/\/|www\.|@/i;
 const IN_MAILBOX = /[\p{L}\p{N}_.+-]/u;
-/** What is longer is nothing to click on, and would only cost time. */
+/**
+ * Bounds the length of a link in characters. A longer address stays text, which bounds the work.
+ */
 const LINK_LIMIT = 2_000;
 const ENDS_SENTENCE = new Set(".,:;!?'’…*_~");
 const PAIRS: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{" };
@@ -39,15 +41,15 @@ export function splitLinks(content: string): TextPart[] {
 function webLink(found: string, before: string): TextPart | null {
   const text = withoutTrailing(found);
   if (/^https?:/i.test(text)) return asLink(text, text);
-  // `x.www.example.org` and `/www.example.org` are parts of something else; `www.example` is no
+  // `x.www.example.org` and `/www.example.org` are parts of a longer text; `www.example` is not an
   // address.
   if (before !== "" && "./@-".includes(before)) return null;
   return /^www\.[^./?#:@]+\.[^./?#:@]/i.test(text) ? asLink(text, `https://${text}`) : null;
 }
 
 /**
- * Half of a longer word is no mailbox. In `_bob@example.org_` the underscores mark emphasis, so the
- * link begins after them.
+ * A part of a longer word is not a mailbox. In `_bob@example.org_` the underscores mark emphasis,
+ * so the link begins after them.
  */
 function mailLink(found: string, content: string, start: number): { link: TextPart | null; at: number } {
   const end = start + found.length;
@@ -63,9 +65,9 @@ function asLink(text: string, address: string): TextPart | null {
   return href ? { text, href } : null;
 }
 
-/** What ends a sentence, or closes a bracket that was opened before the link, is not of the link. */
+/** Removes the end of a sentence, and brackets that were opened before the link. */
 function withoutTrailing(found: string): string {
-  // How many of each closing bracket have nothing in the link that they close.
+  // How many of each closing bracket have no opening bracket in the link.
   const surplus: Record<string, number> = {};
   for (const [closing, opening] of Object.entries(PAIRS)) surplus[closing] = count(found, closing) - count(found, opening);
   let length = found.length;
@@ -95,5 +97,5 @@ function addressOf(text: string): string | null {
 
 const EMOJI_ONLY = /^(?:[\p{Extended_Pictographic}\p{Regional_Indicator}][\p{Emoji_Modifier}\u{FE0F}\u{200D}\u{E0020}-\u{E007F}]*\s*){1,10}$/u;
 
-/** A few emoji and nothing else are shown large. */
+/** A message of a few emoji and nothing else is shown large. */
 export const isEmojiOnly = (content: string): boolean => content.length <= 40 && EMOJI_ONLY.test(content);

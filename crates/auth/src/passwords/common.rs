@@ -115,7 +115,7 @@ mod tests {
     use crate::PasswordRules;
 
     #[test]
-    fn common_passwords_are_known_in_upper_and_lower_case() {
+    fn common_passwords_match_in_any_case() {
         for common in ["password", "PassWord", "12345678", "qwertyuiop", "P@ssw0rd", "iloveyou", "letmein1"] {
             assert!(is_common(common), "{common}");
         }

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_known_again_and_another_is_not() {
+    fn correct_password_verifies_and_a_wrong_one_does_not() {
         let passwords = passwords();
         let stored = passwords.hash("correct horse");
         assert!(passwords.verify(Some(&stored), "correct horse"));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_argon2id_with_its_parameters_and_a_salt_of_its_own() {
+    fn hash_is_argon2id_with_parameters_and_a_unique_salt() {
         let passwords = passwords();
         let stored = passwords.hash("correct horse");
         assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_with_other_parameters_is_still_understood() {
+    fn hash_with_other_parameters_still_verifies() {
         // `correct horse` with m=8192,t=1,p=1, as an earlier or later version might store it.
         let other = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(8192, 1, 1, None).unwrap());
         let stored: PasswordHash =
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_logs_in_as_an_unknown_user_not_even_with_the_dummy_password() {
+    fn unknown_user_never_verifies_even_with_the_dummy_password() {
         let passwords = passwords();
         assert!(!passwords.verify(None, "nobody's password"));
         assert!(!passwords.verify(Some("damaged"), "nobody's password"));
     }
 
     #[test]
-    fn an_unknown_user_costs_the_same_work_as_a_known_one() {
+    fn unknown_user_costs_the_same_hash_work_as_a_known_user() {
         let passwords = passwords();
         let stored = passwords.hash("correct horse");
         let fastest = |stored: Option<&str>| {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_one_password_serves_the_next() {
+    fn hash_memory_is_reused_by_the_next_password() {
         let passwords = passwords();
         let stored = passwords.hash("correct horse");
         for _ in 0..3 {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_library_calls_understand_the_hash() {
+    fn hash_verifies_with_the_argon2_library() {
         use argon2::password_hash::PasswordVerifier;
         let stored = passwords().hash("correct horse");
         let hash = PasswordHash::new(&stored).unwrap();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn passwords_have_8_to_1024_bytes() {
+    fn password_length_is_limited_to_8_to_1024_bytes() {
         let rules = PasswordRules::default();
         for (length, fits) in [(0, false), (7, false), (8, true), (1024, true), (1025, false)] {
             assert_eq!(rules.check("alice", &"y".repeat(length)).is_ok(), fits, "{length}");

@@ -86,7 +86,12 @@ impl SignedClaims {
     }
 
     /// Checks the validity period, then issuer, audience and subject, and returns the first error.
-    pub fn check(self, print: TokenPrint, tokens: &Tokens, now: Timestamp) -> Result<Proven, TokenError> {
+    pub fn check(
+        self,
+        print: TokenPrint,
+        tokens: &Tokens,
+        now: Timestamp,
+    ) -> Result<VerifiedClaims, TokenError> {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
         let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
         // A revocation covers tokens issued up to a time, so a token must not claim a later issue
@@ -108,25 +113,25 @@ impl SignedClaims {
         }
         let user = self.sub.parse().map_err(|_| TokenError::BadSubject)?;
         let issued_at = self.iat.map_or(Timestamp::from_millis(0), NumericDate::timestamp);
-        Ok(Proven { user, valid, issued_at, print })
+        Ok(VerifiedClaims { user, valid, issued_at, print })
     }
 }
 
 /// The facts of a verified token, which stay true while the keys stay the same, and its validity
 /// period.
 #[derive(Clone)]
-pub struct Proven {
+pub struct VerifiedClaims {
     pub user: UserId,
     pub valid: Validity,
     pub issued_at: Timestamp,
     pub print: TokenPrint,
 }
 
-impl Proven {
+impl VerifiedClaims {
     /// Returns the claims if the token is valid at `now`.
     pub fn at(self, now: Timestamp) -> Result<Claims, TokenError> {
         self.valid.check(now)?;
-        let Proven { user, valid: Validity { expires_at, .. }, issued_at, print } = self;
+        let VerifiedClaims { user, valid: Validity { expires_at, .. }, issued_at, print } = self;
         Ok(Claims { user, token: TokenFacts { print, issued_at, expires_at } })
     }
 }

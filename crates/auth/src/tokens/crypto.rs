@@ -28,7 +28,7 @@ fn signer(algorithm: &Algorithm, key: &EncodingKey) -> Result<Box<dyn JwtSigner>
     }
 }
 
-/// Always fails: a [`Prepared`] key verifies signatures instead, so that no key is parsed again for
+/// Always fails: a [`PreparedKey`] verifies signatures instead, so that no key is parsed again for
 /// every token.
 fn no_verifier(_algorithm: &Algorithm, _key: &DecodingKey) -> Result<Box<dyn JwtVerifier>> {
     Err(ErrorKind::UnsupportedAlgorithm.into())
@@ -53,41 +53,41 @@ impl JwtSigner for Hs256 {
 }
 
 /// A verification key, parsed for exactly one algorithm.
-pub enum Prepared {
+pub enum PreparedKey {
     Hs256(hmac::Key),
     Ed25519(ring_signature::UnparsedPublicKey<Vec<u8>>),
     Rs256(ring_signature::RsaPublicKeyComponents<Vec<u8>>),
 }
 
-impl Prepared {
-    pub fn hs256(secret: &[u8]) -> Prepared {
-        Prepared::Hs256(hmac_key(secret))
+impl PreparedKey {
+    pub fn hs256(secret: &[u8]) -> PreparedKey {
+        PreparedKey::Hs256(hmac_key(secret))
     }
 
-    pub fn ed25519(point: &[u8]) -> Prepared {
+    pub fn ed25519(point: &[u8]) -> PreparedKey {
         let algorithm = &ring_signature::ED25519;
-        Prepared::Ed25519(ring_signature::UnparsedPublicKey::new(algorithm, point.to_vec()))
+        PreparedKey::Ed25519(ring_signature::UnparsedPublicKey::new(algorithm, point.to_vec()))
     }
 
-    pub fn rs256(modulus: &[u8], exponent: &[u8]) -> Prepared {
+    pub fn rs256(modulus: &[u8], exponent: &[u8]) -> PreparedKey {
         let (n, e) = (modulus.to_vec(), exponent.to_vec());
-        Prepared::Rs256(ring_signature::RsaPublicKeyComponents { n, e })
+        PreparedKey::Rs256(ring_signature::RsaPublicKeyComponents { n, e })
     }
 
     pub fn algorithm(&self) -> Algorithm {
         match self {
-            Prepared::Hs256(_) => Algorithm::HS256,
-            Prepared::Ed25519(_) => Algorithm::EdDSA,
-            Prepared::Rs256(_) => Algorithm::RS256,
+            PreparedKey::Hs256(_) => Algorithm::HS256,
+            PreparedKey::Ed25519(_) => Algorithm::EdDSA,
+            PreparedKey::Rs256(_) => Algorithm::RS256,
         }
     }
 
     /// Returns whether the signature of the message is valid for this key.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         let verified = match self {
-            Prepared::Hs256(key) => hmac::verify(key, message, signature),
-            Prepared::Ed25519(key) => key.verify(message, signature),
-            Prepared::Rs256(key) => {
+            PreparedKey::Hs256(key) => hmac::verify(key, message, signature),
+            PreparedKey::Ed25519(key) => key.verify(message, signature),
+            PreparedKey::Rs256(key) => {
                 key.verify(&ring_signature::RSA_PKCS1_2048_8192_SHA256, message, signature)
             }
         };

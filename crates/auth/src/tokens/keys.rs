@@ -8,7 +8,7 @@ use std::path::Path;
 use bluetick_core::ports::Random;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 
-use super::crypto::{self, Prepared};
+use super::crypto::{self, PreparedKey};
 use super::public_key::{self, NamedKey};
 use crate::{AuthSettings, AuthSetupError, secret_file};
 
@@ -31,7 +31,7 @@ pub struct KeyRing {
 /// A verification key for one algorithm, with its optional name.
 struct VerifyingKey {
     kid: Option<String>,
-    key: Prepared,
+    key: PreparedKey,
 }
 
 impl KeyRing {
@@ -85,7 +85,7 @@ impl KeyRing {
     }
 
     fn sign_with(&mut self, secret: &[u8]) {
-        self.verifying.push(VerifyingKey { kid: None, key: Prepared::hs256(secret) });
+        self.verifying.push(VerifyingKey { kid: None, key: PreparedKey::hs256(secret) });
         self.signing = Some(EncodingKey::from_secret(secret));
     }
 
@@ -95,7 +95,7 @@ impl KeyRing {
 
     /// Returns the keys of the token's algorithm. If both the token and a key have a `kid`, the two
     /// must match.
-    pub fn candidates(&self, header: &Header) -> impl Iterator<Item = &Prepared> {
+    pub fn candidates(&self, header: &Header) -> impl Iterator<Item = &PreparedKey> {
         let names_fit = |key: &VerifyingKey| match (&key.kid, &header.kid) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => true,

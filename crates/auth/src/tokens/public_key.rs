@@ -5,11 +5,11 @@ use jsonwebtoken::DecodingKey;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse};
 use serde::Deserialize;
 
-use super::crypto::Prepared;
+use super::crypto::PreparedKey;
 
 pub struct NamedKey {
     pub kid: Option<String>,
-    pub key: Prepared,
+    pub key: PreparedKey,
 }
 
 /// Valid length of an RSA modulus, in bytes. `ring` rejects other lengths, but only when it
@@ -19,7 +19,7 @@ const RSA_MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 const ED25519_KEY_BYTES: usize = 32;
 
 /// Parses a PEM file. The error tells the operator what was expected.
-pub fn from_pem(text: &[u8]) -> Result<Prepared, String> {
+pub fn from_pem(text: &[u8]) -> Result<PreparedKey, String> {
     let blocks = pem::parse_many(text).map_err(|_| "it is not a PEM file".to_owned())?;
     let block = match blocks.as_slice() {
         [] => return Err("it holds no PEM block".into()),
@@ -58,7 +58,7 @@ pub fn from_jwks(text: &str) -> Result<Vec<NamedKey>, String> {
     Ok(keys)
 }
 
-fn from_jwk(jwk: &Jwk) -> Option<Prepared> {
+fn from_jwk(jwk: &Jwk) -> Option<PreparedKey> {
     if jwk.common.public_key_use.as_ref().is_some_and(|used_for| *used_for != PublicKeyUse::Signature) {
         return None;
     }
@@ -79,14 +79,14 @@ fn from_jwk(jwk: &Jwk) -> Option<Prepared> {
     }
 }
 
-fn ed25519(point: &[u8]) -> Option<Prepared> {
-    (point.len() == ED25519_KEY_BYTES).then(|| Prepared::ed25519(point))
+fn ed25519(point: &[u8]) -> Option<PreparedKey> {
+    (point.len() == ED25519_KEY_BYTES).then(|| PreparedKey::ed25519(point))
 }
 
-fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<Prepared> {
+fn rsa(modulus: &[u8], exponent: &[u8]) -> Option<PreparedKey> {
     let (modulus, exponent) = (without_leading_zeros(modulus), without_leading_zeros(exponent));
     let usable = RSA_MODULUS_BYTES.contains(&modulus.len()) && (1..=8).contains(&exponent.len());
-    usable.then(|| Prepared::rs256(modulus, exponent))
+    usable.then(|| PreparedKey::rs256(modulus, exponent))
 }
 
 fn without_leading_zeros(number: &[u8]) -> &[u8] {
@@ -105,7 +105,7 @@ const OID_ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
 /// Parses the structure of RFC 5280: `SEQUENCE { SEQUENCE { algorithm, … }, BIT STRING key }`.
-fn from_subject_public_key_info(der: &[u8]) -> Option<Prepared> {
+fn from_subject_public_key_info(der: &[u8]) -> Option<PreparedKey> {
     let (info, []) = element(der, TAG_SEQUENCE)? else { return None };
     let (algorithm, rest) = element(info, TAG_SEQUENCE)?;
     let (algorithm, _parameters) = element(algorithm, TAG_OBJECT_ID)?;
@@ -118,7 +118,7 @@ fn from_subject_public_key_info(der: &[u8]) -> Option<Prepared> {
 }
 
 /// Parses the structure of RFC 8017: `SEQUENCE { INTEGER modulus, INTEGER exponent }`.
-fn rsa_from_pkcs1(der: &[u8]) -> Option<Prepared> {
+fn rsa_from_pkcs1(der: &[u8]) -> Option<PreparedKey> {
     let (numbers, []) = element(der, TAG_SEQUENCE)? else { return None };
     let (modulus, rest) = element(numbers, TAG_INTEGER)?;
     let (exponent, []) = element(rest, TAG_INTEGER)? else { return None };

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fmt, mem};
 
-use super::claims::Proven;
+use super::claims::VerifiedClaims;
 
 /// Maps the full text of a token to its verified facts.
 pub struct Verified {
@@ -34,7 +34,7 @@ struct Generations {
 
 #[derive(Default)]
 struct Generation {
-    tokens: HashMap<Box<str>, Proven>,
+    tokens: HashMap<Box<str>, VerifiedClaims>,
     text_bytes: usize,
 }
 
@@ -45,7 +45,7 @@ impl Default for Verified {
 }
 
 impl Verified {
-    pub fn find(&self, token: &str) -> Option<Proven> {
+    pub fn find(&self, token: &str) -> Option<VerifiedClaims> {
         let mut shard = self.shard(token);
         if let Some(proven) = shard.young.tokens.get(token) {
             return Some(proven.clone());
@@ -59,7 +59,7 @@ impl Verified {
         Some(proven)
     }
 
-    pub fn keep(&self, token: &str, proven: Proven) {
+    pub fn keep(&self, token: &str, proven: VerifiedClaims) {
         let forgotten = self.shard(token).keep(token.into(), proven);
         drop(forgotten);
     }
@@ -76,7 +76,7 @@ impl Verified {
 impl Generations {
     /// Adds a token and returns the evicted generation, so that the caller can free it without the
     /// lock.
-    fn keep(&mut self, token: Box<str>, proven: Proven) -> Generation {
+    fn keep(&mut self, token: Box<str>, proven: VerifiedClaims) -> Generation {
         let mut forgotten = Generation::default();
         if self.young.tokens.len() >= TOKENS || self.young.text_bytes + token.len() > TEXT_BYTES {
             forgotten = mem::replace(&mut self.old, mem::take(&mut self.young));
@@ -102,10 +102,10 @@ mod tests {
     use super::super::claims::Validity;
     use super::*;
 
-    fn proven() -> Proven {
+    fn proven() -> VerifiedClaims {
         let valid = Validity { not_before: None, expires_at: Timestamp::from_millis(1) };
         let (issued_at, print) = (Timestamp::from_millis(0), TokenPrint::default());
-        Proven { user: "alice".parse().unwrap(), valid, issued_at, print }
+        VerifiedClaims { user: "alice".parse().unwrap(), valid, issued_at, print }
     }
 
     /// Returns the cached tokens and bytes of text. Panics if a byte count is wrong.
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_tokens_there_are_few_are_kept() {
+    fn verified_token_cache_is_bounded_by_count() {
         let verified = Verified::default();
         for number in 0..50_000 {
             verified.keep(&format!("token {number:06}"), proven());
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn however_long_tokens_are_little_text_is_kept() {
+    fn verified_token_cache_is_bounded_by_bytes() {
         let verified = Verified::default();
         for number in 0..3_000 {
             verified.keep(&format!("{}{number:06}", "x".repeat(16_000)), proven());
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_use_outlives_thousands_that_are_not() {
+    fn token_in_use_stays_cached_among_thousands_of_unused_ones() {
         let verified = Verified::default();
         verified.keep("in use", proven());
         verified.keep("left alone", proven());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_whole_text_finds_a_token_and_keeping_it_twice_counts_once() {
+    fn cache_matches_the_whole_token_and_counts_it_once() {
         let verified = Verified::default();
         verified.keep("header.claims.signature", proven());
         verified.keep("header.claims.signature", proven());

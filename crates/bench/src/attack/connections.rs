@@ -11,7 +11,7 @@ use bluetick_core::MessageId;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::squad::Orders;
+use super::running::AttackControl;
 use crate::line::{Line, dial};
 use crate::under_test::connect;
 
@@ -25,7 +25,7 @@ const HELLO: &[u8] =
 /// Delay before an attacker retries a refused connection.
 const PAUSE: Duration = Duration::from_millis(100);
 
-pub async fn trickle(orders: Arc<Orders>, number: usize) {
+pub async fn trickle(orders: Arc<AttackControl>, number: usize) {
     loop {
         let from = orders.field.source(number);
         let trickled = async {
@@ -43,7 +43,7 @@ pub async fn trickle(orders: Arc<Orders>, number: usize) {
 }
 
 /// Writes `bytes` one at a time until the server closes the connection.
-async fn trickle_into(mut stream: TcpStream, bytes: &[u8], orders: &Orders) -> Option<()> {
+async fn trickle_into(mut stream: TcpStream, bytes: &[u8], orders: &AttackControl) -> Option<()> {
     for byte in bytes {
         orders.turn().await;
         stream.write_all(&[*byte]).await.ok()?;
@@ -62,7 +62,7 @@ const BODY_BYTES: usize = 16_000;
 /// idle.
 const WRITERS: usize = 4;
 
-pub async fn never_read(orders: Arc<Orders>, number: usize) {
+pub async fn never_read(orders: Arc<AttackControl>, number: usize) {
     if number >= WRITERS {
         return std::future::pending().await;
     }
@@ -102,7 +102,7 @@ pub async fn never_read(orders: Arc<Orders>, number: usize) {
 }
 
 /// Opens a WebSocket and sends `hello` without waiting for the answer.
-async fn hello(orders: &Orders, from: Option<SocketAddr>, token: &str) -> Option<Line> {
+async fn hello(orders: &AttackControl, from: Option<SocketAddr>, token: &str) -> Option<Line> {
     let mut line = Line::open(orders.field.to, from).await.ok()?;
     line.put(&ClientFrame::Hello { token, device_id: None, positions: Default::default() });
     line.flush().await.ok()?;
@@ -110,7 +110,7 @@ async fn hello(orders: &Orders, from: Option<SocketAddr>, token: &str) -> Option
 }
 
 /// Connects, waits for `caught_up` and disconnects, in a loop.
-pub async fn come_and_go(orders: Arc<Orders>, number: usize) {
+pub async fn come_and_go(orders: Arc<AttackControl>, number: usize) {
     loop {
         orders.turn().await;
         let token = &orders.field.account(number).token;
@@ -123,7 +123,7 @@ pub async fn come_and_go(orders: Arc<Orders>, number: usize) {
 }
 
 /// Opens connections of one user account and holds them until the server closes them.
-pub async fn pile_up(orders: Arc<Orders>, number: usize) {
+pub async fn pile_up(orders: Arc<AttackControl>, number: usize) {
     let most = orders.field.connections / orders.field.accounts.len();
     let mut held: VecDeque<Line> = VecDeque::with_capacity(most);
     loop {

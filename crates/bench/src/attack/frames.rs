@@ -7,7 +7,7 @@ use std::time::Duration;
 use bluetick_client::link::ClientFrame;
 use bluetick_core::{ConversationId, Seq};
 
-use super::squad::Orders;
+use super::running::AttackControl;
 use crate::line::{CONTINUATION, FINAL, Line, PING, TEXT};
 use crate::under_test::connect;
 use crate::workload::Dice;
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TOGETHER: u64 = 10;
 
 /// Connects in a loop and calls `act` on each connection until the server closes it.
-async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut(&mut Line, u64)) {
+async fn again_and_again(orders: Arc<AttackControl>, number: usize, mut act: impl FnMut(&mut Line, u64)) {
     loop {
         let token = &orders.field.account(number).token;
         let Ok(mut line) = connect(orders.field.to, orders.field.source(number), token, |_| ()).await else {
@@ -47,7 +47,7 @@ async fn again_and_again(orders: Arc<Orders>, number: usize, mut act: impl FnMut
 
 /// Even-numbered attackers send text messages of one byte. Odd-numbered attackers send one endless
 /// message in fragments of one byte.
-pub async fn one_byte(orders: Arc<Orders>, number: usize) {
+pub async fn one_byte(orders: Arc<AttackControl>, number: usize) {
     again_and_again(orders, number, |line, count| match number % 2 {
         0 => line.put_frame(FINAL | TEXT, b"x"),
         _ if count == 1 => line.put_frame(TEXT, b"x"),
@@ -63,7 +63,7 @@ const SAID_TO_BE_HUGE: [u8; 14] = [FINAL | TEXT, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0
 
 /// Even-numbered attackers send large frames that are not valid JSON. Odd-numbered attackers send
 /// only a frame header that declares 1 GiB.
-pub async fn giant(orders: Arc<Orders>, number: usize) {
+pub async fn giant(orders: Arc<AttackControl>, number: usize) {
     let large = vec![b'['; LARGE_BYTES];
     loop {
         let token = &orders.field.account(number).token;
@@ -87,7 +87,7 @@ pub async fn giant(orders: Arc<Orders>, number: usize) {
 
 /// Even-numbered attackers send WebSocket pings. Odd-numbered attackers send `ping` frames of the
 /// API.
-pub async fn pings(orders: Arc<Orders>, number: usize) {
+pub async fn pings(orders: Arc<AttackControl>, number: usize) {
     again_and_again(orders, number, |line, _| match number % 2 {
         0 => line.put_frame(FINAL | PING, b"are you there"),
         _ => line.put(&ClientFrame::Ping),
@@ -96,7 +96,7 @@ pub async fn pings(orders: Arc<Orders>, number: usize) {
 }
 
 /// Sends `typing`, `read` and other frames for random conversation ids, which do not exist.
-pub async fn guesses(orders: Arc<Orders>, number: usize) {
+pub async fn guesses(orders: Arc<AttackControl>, number: usize) {
     let mut dice = Dice::new(number as u64 + 1);
     again_and_again(orders, number, |line, _| {
         let mut bytes = [0; 15];

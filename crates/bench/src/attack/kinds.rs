@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attack_is_found_by_its_name() {
+    fn every_attack_parses_from_its_name() {
         for attack in Attack::ALL {
             assert_eq!(attack.key().parse(), Ok(*attack));
             assert_eq!(attack.key().replace('_', "-").parse(), Ok(*attack));

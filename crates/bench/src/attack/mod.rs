@@ -6,7 +6,7 @@ mod connections;
 mod frames;
 mod kinds;
 mod requests;
-mod squad;
+mod running;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ use crate::under_test::{ServerUnderTest, connect};
 use crate::workload::{Dice, texts};
 use crate::{BenchError, Report};
 pub use kinds::Attack;
-use squad::{Field, Spent, Squad};
+use running::{AttackContext, RunningAttack, Spent};
 
 #[derive(Clone, Debug)]
 pub struct AttackBench {
@@ -115,7 +115,7 @@ async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
 
     let load = Load::Rate { per_second: bench.rate, bound: OUTSTANDING };
     let mut quiet = Vec::new();
-    let mut disturbed: Vec<(Attack, Vec<Disturbed>)> =
+    let mut disturbed: Vec<(Attack, Vec<PhaseUnderAttack>)> =
         bench.attacks.iter().map(|attack| (*attack, Vec::new())).collect();
     for round in 1..=bench.rounds {
         for (attack, phases) in &mut disturbed {
@@ -124,12 +124,12 @@ async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
             let (outcome, back) = phase.await?;
             quiet.push(outcome);
             step(&format!("round {round}: {}", attack.title()));
-            let squad = Squad::send(*attack, Arc::clone(&field))?;
+            let squad = RunningAttack::send(*attack, Arc::clone(&field))?;
             squad.deploy().await?;
             let phase = offer(load, bench.seconds, back, &received, &server, &bench.directory).await;
             let spent = squad.call_back()?;
             let (outcome, back) = phase?;
-            phases.push(Disturbed { outcome, spent });
+            phases.push(PhaseUnderAttack { outcome, spent });
             senders = back;
             tokio::time::sleep(REST).await;
         }
@@ -142,22 +142,22 @@ async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-fn field(bench: &AttackBench, server: &ServerUnderTest) -> Result<Field, BenchError> {
+fn field(bench: &AttackBench, server: &ServerUnderTest) -> Result<AttackContext, BenchError> {
     let mut accounts = Vec::with_capacity(ATTACKERS);
     for number in 0..ATTACKERS {
         let Chat { from, to, .. } = pair("attacker", number);
         let conversation = ConversationId::direct(&from, &to);
-        accounts.push(squad::Account {
+        accounts.push(running::Account {
             token: server.token(&from)?,
             peer_token: server.token(&to)?,
             conversation,
         });
     }
-    Ok(Field { to: server.address, accounts, connections: bench.connections })
+    Ok(AttackContext { to: server.address, accounts, connections: bench.connections })
 }
 
 /// The measurements of one phase under attack.
-struct Disturbed {
+struct PhaseUnderAttack {
     outcome: Outcome,
     spent: Spent,
 }
@@ -169,7 +169,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn put_into(report: &mut Report, quiet: &[Outcome], disturbed: &[(Attack, Vec<Disturbed>)]) {
+fn put_into(report: &mut Report, quiet: &[Outcome], disturbed: &[(Attack, Vec<PhaseUnderAttack>)]) {
     let of_quiet = |of: fn(&Outcome) -> f64| median(quiet.iter().map(of).collect());
     let quiet_p99 = of_quiet(Outcome::ack_p99_ms);
     report.figure("quiet_ack_p50_ms", "quiet: due to ack, p50", of_quiet(Outcome::ack_p50_ms), "ms");
@@ -180,7 +180,7 @@ fn put_into(report: &mut Report, quiet: &[Outcome], disturbed: &[(Attack, Vec<Di
     report.figure("quiet_server_cores", "quiet: processors the server took", cores, "");
     for (attack, phases) in disturbed {
         let (key, title) = (attack.key(), attack.title());
-        let of = |of: &dyn Fn(&Disturbed) -> f64| median(phases.iter().map(of).collect());
+        let of = |of: &dyn Fn(&PhaseUnderAttack) -> f64| median(phases.iter().map(of).collect());
         let mut figure = |what: &str, label: &str, number: f64, unit: &str| {
             report.figure(format!("{key}_{what}"), format!("{title}: {label}"), number, unit);
         };

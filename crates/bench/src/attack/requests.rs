@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::squad::Orders;
+use super::running::AttackControl;
 use crate::line::dial;
 use crate::under_test::connect;
 use crate::workload::Dice;
@@ -15,7 +15,7 @@ use crate::workload::Dice;
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends HTTP requests in a loop. Reuses each connection while the server answers, then reconnects.
-async fn ask_again_and_again(orders: &Orders, number: usize, mut request: impl FnMut() -> String) {
+async fn ask_again_and_again(orders: &AttackControl, number: usize, mut request: impl FnMut() -> String) {
     loop {
         if let Ok(mut stream) = dial(orders.field.to, orders.field.source(number)).await {
             while asked(&mut stream, &request(), orders).await.is_some() {}
@@ -25,7 +25,7 @@ async fn ask_again_and_again(orders: &Orders, number: usize, mut request: impl F
     }
 }
 
-async fn asked(stream: &mut TcpStream, request: &str, orders: &Orders) -> Option<()> {
+async fn asked(stream: &mut TcpStream, request: &str, orders: &AttackControl) -> Option<()> {
     orders.turn().await;
     stream.write_all(request.as_bytes()).await.ok()?;
     // Answers are short, so one read returns the whole answer.
@@ -39,7 +39,7 @@ async fn asked(stream: &mut TcpStream, request: &str, orders: &Orders) -> Option
 }
 
 /// Attempts log-ins. Each attempt uses a different user id, so per-account limits do not apply.
-pub async fn log_ins(orders: Arc<Orders>, number: usize) {
+pub async fn log_ins(orders: Arc<AttackControl>, number: usize) {
     let mut dice = Dice::new(number as u64 + 1);
     ask_again_and_again(&orders, number, || {
         let body = format!(r#"{{"user_id":"user{}","password":"password-{}"}}"#, dice.next(), dice.next());
@@ -53,7 +53,7 @@ pub async fn log_ins(orders: Arc<Orders>, number: usize) {
 
 /// Sends well-formed tokens with a wrong signature. Even-numbered attackers send them in HTTP
 /// calls, odd-numbered attackers in a WebSocket `hello`.
-pub async fn bad_tokens(orders: Arc<Orders>, number: usize) {
+pub async fn bad_tokens(orders: Arc<AttackControl>, number: usize) {
     let mut dice = Dice::new(number as u64 + 1);
     let good = orders.field.account(number).token.clone();
     let signed = good.rfind('.').map_or(0, |dot| dot + 1);

@@ -1,9 +1,10 @@
-//! `bluetick hot`.
+//! Arguments and help of `bluetick hot`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
+#[cfg(feature = "fleet")]
 use crate::settings::Flags;
 
 #[derive(Args, Clone, Debug, Default)]
@@ -14,6 +15,7 @@ pub struct HotArgs {
     pub config: Option<PathBuf>,
 }
 
+#[cfg(feature = "fleet")]
 impl HotArgs {
     pub fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), ..Flags::default() }
@@ -21,8 +23,9 @@ impl HotArgs {
 }
 
 const HOT_HELP: &str = "\
-For a fleet (store.engine = \"dynamodb\"). Reads the tables, and asks no node. The rate is that of the
-newest 500 messages; a dash when the newest is older than a minute. An epoch is where the conversation was spread over another number of partitions.
+For a fleet (store.engine = \"dynamodb\"). Reads the tables and contacts no node. The rate covers the
+newest 500 messages; a dash means that the newest message is older than a minute. An epoch is a range
+of seqs with its own number of partitions.
 
 Examples:
   bluetick hot

@@ -1,34 +1,36 @@
-//! `bluetick migrate`.
+//! Arguments and help of `bluetick migrate`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
+#[cfg(feature = "fleet")]
 use crate::settings::Flags;
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = MIGRATE_HELP)]
 pub struct MigrateArgs {
-    /// The data directory to copy; no server may be using it
+    /// The data directory to copy; no server may use it
     #[arg(long, value_name = "DIR")]
     pub from: PathBuf,
     /// The settings file of the fleet [default: $BLUETICK_CONFIG, or ./bluetick.toml if there is one]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The settings file that the data directory was served with, where its archive is another one than the fleet's
+    /// The settings file of the source server, if its archive differs from the fleet's
     #[arg(long, value_name = "FILE")]
     pub from_config: Option<PathBuf>,
-    /// Do not read everything back and compare it
+    /// Skip the comparison of the copy with the source
     #[arg(long)]
     pub no_verify: bool,
-    /// Go through everything again, however far an earlier run has come
+    /// Start again from the beginning, also after an interrupted run
     #[arg(long)]
     pub from_start: bool,
-    /// Copy into tables that somebody has used
+    /// Copy into tables that are not empty
     #[arg(long)]
     pub into_existing: bool,
 }
 
+#[cfg(feature = "fleet")]
 impl MigrateArgs {
     pub fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), ..Flags::default() }
@@ -42,15 +44,15 @@ impl MigrateArgs {
 }
 
 const MIGRATE_HELP: &str = "\
-Copies everything in a data directory of the store `embedded` into the tables of the settings: users
-with their passwords, conversations, every message in its place, how far everybody has come, what
-waits for whom, and the two keys, so that tokens stay good. Archived messages are read back from the
-archive. The directory stays as it is, to go back to.
+Copies a data directory of the embedded store into the tables of the settings: users with their
+passwords, conversations, every message with its seq, the read states, pending deliveries, and the
+two keys, so that tokens stay valid. Reads archived messages back from the archive. The directory
+does not change, so you can go back to it.
 
-Before: stop its server, and `bluetick tables create`. No server may serve the tables until it is
-done. Stop it at any moment; the same command goes on from there. What was copied is then read back
-and compared; exit code 1 when anything differs, and a list says what. Given again after that, it
-only compares.
+Before: stop its server, and run `bluetick tables create`. No server may serve the tables until the
+migration ends. You can interrupt it at any time; the same command continues. At the end, the command
+reads the copy back and compares it. It lists every difference, and exits with 1 if there is one.
+After a complete migration the command only compares.
 
 Examples:
   bluetick migrate --from /var/lib/bluetick --config /etc/bluetick-fleet.toml

@@ -1,21 +1,22 @@
-//! `bluetick tables`.
+//! Arguments and help of `bluetick tables`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+#[cfg(feature = "fleet")]
 use crate::settings::Flags;
 
 #[derive(Debug, Subcommand)]
 #[command(after_help = TABLES_HELP)]
 pub enum TablesCommand {
-    /// Make the tables that are missing, and protect all of them
+    /// Create the missing tables, and protect all tables
     #[command(after_help = TABLES_CREATE_HELP)]
     Create(TablesArgs),
-    /// Look whether the tables are as they must be
+    /// Check the tables without changing them
     #[command(after_help = TABLES_CHECK_HELP)]
     Check(TablesArgs),
-    /// Tell clients to drop what they keep, after the tables were restored to an earlier moment
+    /// Make clients drop their caches, after the tables were restored from a backup
     #[command(after_help = TABLES_RESTORED_HELP)]
     Restored(RestoredArgs),
 }
@@ -31,11 +32,12 @@ pub struct TablesArgs {
 pub struct RestoredArgs {
     #[command(flatten)]
     pub tables: TablesArgs,
-    /// Skip the question; needed where there is no terminal to ask on
+    /// Skip the question; required without a terminal
     #[arg(long)]
     pub yes: bool,
 }
 
+#[cfg(feature = "fleet")]
 impl TablesArgs {
     pub fn flags(&self) -> Flags {
         Flags { config: self.config.clone(), ..Flags::default() }
@@ -43,9 +45,9 @@ impl TablesArgs {
 }
 
 const TABLES_HELP: &str = "\
-For the store `dynamodb` alone: DynamoDB, or anything that speaks its API. Which engine, which region
-and what the names of the tables start with is in the settings (store.dynamodb); keys come from where
-Amazon's own tools look for them, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+For `store.engine = \"dynamodb\"`: DynamoDB or a compatible store. The settings name the endpoint, the
+region and the prefix of the table names (store.dynamodb). Credentials come from the standard AWS
+chain, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
 
 Examples:
   bluetick tables create --config /etc/bluetick.toml
@@ -53,26 +55,29 @@ Examples:
   bluetick tables restored";
 
 const TABLES_RESTORED_HELP: &str = "\
-After a restore, messages that devices have are gone from the tables, and their places are given out
-again. This raises the epoch of the tables; a device that is told another epoch drops what it keeps and
-reads anew. Give it before the first node starts on the restored tables: nodes read the epoch when they
-start, and clients that move between nodes of two epochs read everything anew each time. Redis must be
-empty then, or have another store.redis.prefix. Asks you to type `yes`; --yes skips the question.
+A restore removes messages that clients have cached, and the tables allocate their seqs again. This
+command raises the epoch of the tables. A client that reads another epoch drops its cache and reads
+everything again.
+
+Run it before the first node starts on the restored tables, because nodes read the epoch at start.
+Redis must be empty, or store.redis.prefix must be new. The command asks you to type `yes`; --yes
+skips the question.
 
 Examples:
   BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=restored_ bluetick tables restored --yes";
 
 const TABLES_CREATE_HELP: &str = "\
-Tables are billed by request, with deletion protection and point-in-time recovery on where the engine
-knows them. What is there and right is left alone; nothing is ever deleted, so it may be given again.
+Tables are billed per request. Deletion protection and point-in-time recovery are on where the engine
+supports them. The command keeps correct tables and deletes nothing, so you can repeat it.
 
 Examples:
   bluetick tables create
   BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=staging_ bluetick tables create";
 
 const TABLES_CHECK_HELP: &str = "\
-Changes nothing. Exit code 0: all is well; what the engine does not know is only told. 1: a table is
-missing, has other keys, or is not protected; a line for each says which.
+Changes nothing. Exit code 0: every table is correct; a feature that the engine does not support is
+only reported. Exit code 1: a table is missing, has other keys, or is not protected. The output has
+one line per table.
 
 Examples:
   bluetick tables check

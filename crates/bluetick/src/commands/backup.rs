@@ -17,7 +17,7 @@ pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
     if settings.store.engine != Engine::Embedded {
         return Err(Failure::usage(
             "this copies the data directory of the embedded store; the tables of a fleet are backed up by their engine \
-             (point-in-time recovery, docs/operate.md)",
+             (point-in-time recovery, docs/guides/fleet.md)",
         ));
     }
     let to = match arguments.to.contains("://") {

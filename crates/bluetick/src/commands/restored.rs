@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
 use bluetick_server::audit::Act;
-use bluetick_store_embedded::backup::{DeclareError, PutBack};
+use bluetick_store_embedded::backup::{DeclareError, ReplacedStore};
 use bluetick_store_embedded::lock::LockError;
 use serde_json::json;
 
@@ -23,7 +23,7 @@ pub fn run(arguments: &PutBackArgs) -> Result<(), Failure> {
             "this changes the epoch of a data directory of the embedded store; a fleet has `bluetick tables restored`",
         ));
     }
-    let put_back = PutBack::open(&settings.store.data_dir).map_err(failure)?;
+    let put_back = ReplacedStore::open(&settings.store.data_dir).map_err(failure)?;
     consent(arguments, &settings)?;
     let epoch = audited(&settings, Act::Restored, None, || {
         put_back.declare_restored(&SystemClock, &SystemRandom).map_err(failure)

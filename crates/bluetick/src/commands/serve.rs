@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use crate::banner::Banner;
 use crate::cli::ServeArgs;
 use crate::failure::Failure;
+#[cfg(feature = "fleet")]
 use crate::fleet_keys;
 use crate::logging;
 use crate::preflight;
@@ -61,6 +62,7 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
             return Err(Failure::all(mistakes).expect("the store could not be opened"));
         }
     };
+    #[cfg(feature = "fleet")]
     if let OpenStore::Cloud(cloud) = &store {
         fleet_keys::share(cloud, &settings.store.data_dir).await?;
     }

@@ -9,11 +9,13 @@ use bluetick_core::time::{Clock, SystemClock};
 
 use crate::cli::TokenArgs;
 use crate::failure::Failure;
-use crate::fleet_keys::TOKEN_KEY;
 use crate::output::print;
 use crate::preflight;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
 use crate::users::UserBook;
+
+/// File in the data directory with the key that signs tokens.
+pub const TOKEN_KEY: &str = "token.key";
 
 pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bluetick_core::{ContentType, Conversation, ConversationId, Message, Seq};
 use bluetick_store_cloud::import::{Comparison, ImportedPerson, ImportedRoom, Importer, Marker};
 use bluetick_store_embedded::EmbeddedStore;
-use bluetick_store_embedded::export::Exported;
+use bluetick_store_embedded::export::ExportedUser;
 use futures_util::stream::{self, StreamExt};
 
 use super::meter::Tally;
@@ -94,12 +94,12 @@ impl Walk<'_> {
 
     async fn people(&self, after: Option<bluetick_core::UserId>) -> Result<Vec<ImportedPerson>, Failure> {
         let people = self.store.export_people(after, PEOPLE).await.map_err(in_source)?;
-        let imported = |Exported { id, account, profile }| ImportedPerson { id, account, profile };
+        let imported = |ExportedUser { id, account, profile }| ImportedPerson { id, account, profile };
         Ok(people.into_iter().map(imported).collect())
     }
 
     async fn room(&self, id: ConversationId) -> Result<ImportedRoom, Failure> {
-        let room = self.store.export_room(id).await.map_err(in_source)?;
+        let room = self.store.export_conversation(id).await.map_err(in_source)?;
         Ok(ImportedRoom { conversation: room.conversation, members: room.members })
     }
 

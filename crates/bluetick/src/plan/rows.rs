@@ -30,7 +30,8 @@ pub const ROOM: f64 = 120.0;
 /// A user, with the index rows for lookup.
 pub const USER: f64 = 500.0;
 
-/// A message in a segment: its text and 45 bytes, compressed by a factor of 1.65 (docs/archive.md).
+/// A message in a segment: its text and 45 bytes, compressed by a factor of 1.65
+/// (docs/explanation/archive.md).
 pub fn in_segment(text: f64) -> f64 {
     (45.0 + text) / 1.65
 }

@@ -121,7 +121,7 @@ fn a_send_to_somebody_who_is_there_is_a_reserve_two_touches_and_an_entry_in_a_st
     assert_eq!(parts, [1.0, 2.0, 2.0]);
 }
 
-/// As measured (docs/fleet.md): 3 commands and a batch of 4 rows per receipt.
+/// As measured (docs/explanation/fleet.md): 3 commands and a batch of 4 rows per receipt.
 #[test]
 fn a_mark_is_three_commands_and_an_entry_and_reads_four_rows() {
     let plan = plan("--offline-share 0 --messages-per-read 1");
@@ -130,7 +130,7 @@ fn a_mark_is_three_commands_and_an_entry_and_reads_four_rows() {
     nearly(read(&plan, "before a mark"), 2.0 * 4.0);
 }
 
-/// As measured (docs/fleet.md): 21 round trips for a page of 20 conversations. A reconnect takes
+/// As measured (docs/explanation/fleet.md): 21 round trips for a page of 20 conversations. A reconnect takes
 /// one per conversation.
 #[test]
 fn opening_the_app_asks_for_each_conversation_of_a_page_and_for_each_with_something_new() {

@@ -10,8 +10,9 @@ use tokio::time::timeout;
 use super::Findings;
 use crate::commands::tables::with_endpoint;
 use crate::failure::Failure;
+use crate::fleet_store::whole_copy;
 use crate::settings::Settings;
-use crate::store::{CannotOpen, whole_copy};
+use crate::store::CannotOpen;
 
 /// Bounds the wait for Redis. After it, the check advises that Redis does not answer.
 const REDIS_PATIENCE: Duration = Duration::from_secs(2);

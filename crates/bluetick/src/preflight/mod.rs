@@ -5,6 +5,7 @@
 //! other checks, so that it reports all mistakes at once. Damage inside the data directory does not
 //! belong here: `bluetick check` finds it.
 
+#[cfg(feature = "fleet")]
 mod fleet;
 mod paths;
 
@@ -51,7 +52,9 @@ pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Findi
     if !is_named("archive.") {
         findings.mistake(archive(settings));
     }
+    #[cfg(feature = "fleet")]
     let tables_are_named = is_named("store.dynamodb.") || is_named("store.redis.");
+    #[cfg(feature = "fleet")]
     if settings.store.engine == Engine::DynamoDb && !tables_are_named {
         fleet::look(settings, &mut findings);
     }

@@ -26,6 +26,8 @@ pub use self::error::Mistakes;
 pub use self::example::example;
 pub use self::layers::{Flags, Inputs, Loaded};
 pub use self::log::{LogFormat, LogSettings};
+#[cfg(not(feature = "fleet"))]
+pub use self::store::NO_FLEET_ENGINE;
 pub use self::store::{Engine, StoreSection};
 use bluetick_archive::ArchiveEngine;
 pub use bluetick_archive::ArchiveSettings;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use bluetick_store_cloud::redis::masked;
+use bluetick_fleet_settings::masked;
 use toml::Value;
 
 use super::catalogue::{self, Known};

@@ -2,9 +2,7 @@
 
 use std::ops::Deref;
 
-use bluetick_store_cloud::EngineSettings;
-use bluetick_store_cloud::redis::RedisSettings;
-use bluetick_store_cloud::rows::dynamo::DynamoSettings;
+use bluetick_fleet_settings::{DynamoSettings, EngineSettings, RedisSettings};
 use bluetick_store_embedded::StoreSettings;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +15,11 @@ pub enum Engine {
     /// DynamoDB or a compatible store, with Redis or Valkey, for a fleet of servers.
     DynamoDb,
 }
+
+/// The answer of a binary without the fleet engine to a command or a setting that needs it.
+#[cfg(not(feature = "fleet"))]
+pub const NO_FLEET_ENGINE: &str = "this binary is built without the fleet engine; to build one that has it: \
+                                   cargo build --release --features fleet";
 
 /// The section. `layers` refuses unknown keys, because a flattened struct cannot.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -46,6 +49,8 @@ impl StoreSection {
         RedisSettings { dedupe_window_seconds: self.embedded.dedupe_window_seconds, ..self.redis.clone() }
     }
 
+    /// The settings of the fleet engine, with the same window.
+    #[cfg(feature = "fleet")]
     pub fn fleet(&self) -> EngineSettings {
         EngineSettings { dedupe_window_seconds: self.embedded.dedupe_window_seconds, ..self.fleet.clone() }
     }

@@ -13,8 +13,8 @@ use super::{Engine, LogSettings, Settings};
 type Rule = fn(&Loaded) -> Result<(), SettingsError>;
 
 const RULES: &[Rule] = &[
-    numbers, listen, origins, hostnames, tls, frames, bodies, pings, data_dir, embedded, dynamodb, redis,
-    fleet, archive, hours, audit, log, tokens, passwords, admin,
+    numbers, listen, origins, hostnames, tls, frames, bodies, pings, data_dir, embedded, engine, dynamodb,
+    redis, fleet, archive, hours, audit, log, tokens, passwords, admin,
 ];
 
 /// Returns every invalid setting. After a rule finds a mistake, it runs again with the default for
@@ -132,6 +132,21 @@ fn embedded(loaded: &Loaded) -> Result<(), SettingsError> {
     sentence(if store.engine == Engine::Embedded { store.embedded.problem() } else { None })
 }
 
+/// Refuses an engine that this binary does not contain.
+#[cfg(not(feature = "fleet"))]
+fn engine(loaded: &Loaded) -> Result<(), SettingsError> {
+    match loaded.settings.store.engine {
+        Engine::Embedded => Ok(()),
+        Engine::DynamoDb => unworkable(loaded, "store.engine", super::NO_FLEET_ENGINE),
+    }
+}
+
+/// This binary contains every engine.
+#[cfg(feature = "fleet")]
+fn engine(_: &Loaded) -> Result<(), SettingsError> {
+    Ok(())
+}
+
 fn dynamodb(loaded: &Loaded) -> Result<(), SettingsError> {
     let store = &loaded.settings.store;
     sentence(if store.engine == Engine::DynamoDb { store.dynamodb.problem() } else { None })
@@ -139,7 +154,11 @@ fn dynamodb(loaded: &Loaded) -> Result<(), SettingsError> {
 
 fn redis(loaded: &Loaded) -> Result<(), SettingsError> {
     let store = &loaded.settings.store;
-    sentence(if store.engine == Engine::DynamoDb { store.redis().problem() } else { None })
+    #[cfg(feature = "fleet")]
+    let problem = bluetick_store_cloud::redis::problem;
+    #[cfg(not(feature = "fleet"))]
+    let problem = bluetick_fleet_settings::RedisSettings::problem;
+    sentence(if store.engine == Engine::DynamoDb { problem(&store.redis()) } else { None })
 }
 
 fn fleet(loaded: &Loaded) -> Result<(), SettingsError> {

@@ -21,7 +21,9 @@ async fn what_is_too_large_fails_and_can_be_given_up_and_the_rest_goes_on() {
     assert!(to_bob.retry(&large.message_id).await);
     until("it failed again", &alice, failed).await;
     assert_eq!((alice.waiting(), alice.failed()), (0, 1), "nothing goes on its way any more");
-    assert!(alice.glances(false)[0].failed.is_some() && alice.glances(false)[0].waiting.is_none());
+    assert!(
+        alice.inbox_summaries(false)[0].failed.is_some() && alice.inbox_summaries(false)[0].waiting.is_none()
+    );
     assert!(to_bob.cancel(&large.message_id).await.is_ok());
     assert_eq!(to_bob.cancel(&large.message_id).await, Err(CannotCancel::NotWaiting));
     assert_eq!(world.texts("alice", &to_bob).await, ["small"]);

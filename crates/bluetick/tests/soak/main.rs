@@ -13,7 +13,8 @@
 //! | `BLUETICK_SOAK_BINARY` | the path of another build of the server | the build of this test |
 //! | `BLUETICK_SOAK_GRAPH` | a file for the graph | no graph |
 //!
-//! No check depends on speed. docs/soak.md defines the checks and the limits of "flat".
+//! No check depends on speed. docs/explanation/testing.md defines the checks and the limits of
+//! "flat".
 
 mod report;
 

@@ -5,17 +5,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::{ConversationId, UserId};
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
 use super::Driver;
-use super::connection::Line;
+use super::connection::ConnectionPhase;
 use crate::api::{ApiError, PAGE_LIMIT, PageFrom};
-use crate::keeper::{Batch, Order};
-use crate::keeping::name_change;
 use crate::shared::Shared;
 use crate::state::{KEPT_ROWS, Origin};
+use crate::storage_writer::{Batch, Order};
+use crate::stored_state::name_change;
 use crate::wire::bodies::{LastMessage, Message};
 
 /// Maximum number of concurrent background requests. A larger value puts more load on the server
@@ -44,7 +44,7 @@ pub struct Work {
 }
 
 /// A failed request and the time of its retry.
-pub struct Again {
+pub struct Retry {
     pub at: Instant,
     kind: Kind,
 }
@@ -54,7 +54,7 @@ impl Driver {
     pub(super) fn start_work(&mut self, now: Instant) {
         let (due, later) = std::mem::take(&mut self.again).into_iter().partition(|again| again.at <= now);
         self.again = later;
-        let due: Vec<Again> = due;
+        let due: Vec<Retry> = due;
         if !due.is_empty() {
             self.shared.arrange(|state| {
                 for again in due {
@@ -125,15 +125,15 @@ impl Driver {
         let Err(error) = outcome else { return };
         match (&error, kind) {
             // The connection is already closed for another reason; keep that reason.
-            (ApiError::LoggedOut, _) if matches!(self.line, Line::Closed) => {}
+            (ApiError::LoggedOut, _) if matches!(self.line, ConnectionPhase::Closed) => {}
             (ApiError::LoggedOut, _) => self.log_out(),
             (_, Kind::Refresh(id) | Kind::Missing(id)) if error.is_gone() => {
                 self.shared.change_as_driver(|state| state.gone(id));
             }
             (ApiError::Refused { retry_after: Some(after), .. }, _) => {
-                self.again.push(Again { at: Instant::now() + *after, kind });
+                self.again.push(Retry { at: Instant::now() + *after, kind });
             }
-            _ => self.again.push(Again { at: Instant::now() + AGAIN_AFTER, kind }),
+            _ => self.again.push(Retry { at: Instant::now() + AGAIN_AFTER, kind }),
         }
     }
 }

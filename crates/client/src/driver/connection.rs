@@ -3,16 +3,16 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use bluetick_core::UserId;
+use bluetick_types::UserId;
 use tokio::time::{Instant, sleep_until};
 
 use super::Driver;
-use crate::api::{Given, NoToken};
+use crate::api::{IssuedToken, NoToken};
 use crate::backoff::Ending;
-use crate::keeper::{Batch, Order};
-use crate::keeping::outbox_change;
 use crate::link::{ClientFrame, Frame, Link, LinkError, ServerFrame};
 use crate::state::{Event, Phase};
+use crate::storage_writer::{Batch, Order};
+use crate::stored_state::outbox_change;
 use crate::wire::codes::CloseCode;
 use crate::wire::frames::Welcome;
 
@@ -27,15 +27,15 @@ const SILENT_FOR: Duration = Duration::from_secs(40);
 /// Timeout for the answer to a send. The driver then reconnects and sends the message again.
 pub(super) const ACK_WITHIN: Duration = Duration::from_secs(30);
 
-type Dialling = Pin<Box<dyn Future<Output = Happened> + Send>>;
+type ConnectAttempt = Pin<Box<dyn Future<Output = ConnectionEvent> + Send>>;
 
 /// The phase of the driver's connection. `Pause` waits before the next attempt.
-pub enum Line {
+pub enum ConnectionPhase {
     Pause {
         until: Instant,
     },
     /// Getting a token and connecting.
-    Dialling(Dialling),
+    ConnectAttempt(ConnectAttempt),
     /// Connected; the `hello` is sent.
     Open(Box<Open>),
     /// Logged out, stopped, or the token belongs to another user. No further attempt follows.
@@ -45,14 +45,14 @@ pub enum Line {
 /// An open connection.
 pub struct Open {
     pub link: Link,
-    given: Given,
-    pub vigil: Vigil,
+    given: IssuedToken,
+    pub vigil: LivenessCheck,
     /// The reconnect pause that the server requested with `come_back`.
     hint: Option<Duration>,
 }
 
 /// Tracks whether the server is still alive.
-pub struct Vigil {
+pub struct LivenessCheck {
     pub welcomed: bool,
     since: Instant,
     heard_at: Instant,
@@ -61,7 +61,7 @@ pub struct Vigil {
 
 /// The action that a liveness check requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Care {
+pub enum LivenessAction {
     Nothing,
     /// Send a ping.
     Ping,
@@ -69,9 +69,9 @@ pub enum Care {
     GiveUp,
 }
 
-impl Vigil {
-    fn new(now: Instant) -> Vigil {
-        Vigil { welcomed: false, since: now, heard_at: now, pinged_at: now }
+impl LivenessCheck {
+    fn new(now: Instant) -> LivenessCheck {
+        LivenessCheck { welcomed: false, since: now, heard_at: now, pinged_at: now }
     }
 
     /// When `care` has to run next.
@@ -84,28 +84,28 @@ impl Vigil {
     }
 
     /// Checks the timeouts. Returns `Ping` at most once per `PING_EVERY`.
-    pub fn care(&mut self, now: Instant) -> Care {
+    pub fn care(&mut self, now: Instant) -> LivenessAction {
         let is_gone = if self.welcomed {
             now >= self.heard_at + SILENT_FOR
         } else {
             now >= self.since + WELCOME_WITHIN
         };
         if is_gone {
-            return Care::GiveUp;
+            return LivenessAction::GiveUp;
         }
         if self.welcomed && now >= self.pinged_at + PING_EVERY {
             self.pinged_at = now;
-            return Care::Ping;
+            return LivenessAction::Ping;
         }
-        Care::Nothing
+        LivenessAction::Nothing
     }
 }
 
 /// An event of the connection.
-pub enum Happened {
+pub enum ConnectionEvent {
     /// The reconnect pause has ended.
     PauseOver,
-    Opened(Box<Link>, Given),
+    Opened(Box<Link>, IssuedToken),
     NoToken(NoToken),
     /// Connecting failed.
     Failed(LinkError),
@@ -114,26 +114,26 @@ pub enum Happened {
     Ended(LinkError),
 }
 
-impl Line {
+impl ConnectionPhase {
     /// Waits for the next event. Cancel-safe.
-    pub async fn next(&mut self) -> Happened {
+    pub async fn next(&mut self) -> ConnectionEvent {
         match self {
-            Line::Pause { until } => {
+            ConnectionPhase::Pause { until } => {
                 sleep_until(*until).await;
-                Happened::PauseOver
+                ConnectionEvent::PauseOver
             }
-            Line::Dialling(dialling) => dialling.await,
-            Line::Open(open) => match open.link.next().await {
-                Ok(frame) => Happened::Frame(frame),
-                Err(error) => Happened::Ended(error),
+            ConnectionPhase::ConnectAttempt(dialling) => dialling.await,
+            ConnectionPhase::Open(open) => match open.link.next().await {
+                Ok(frame) => ConnectionEvent::Frame(frame),
+                Err(error) => ConnectionEvent::Ended(error),
             },
-            Line::Closed => std::future::pending().await,
+            ConnectionPhase::Closed => std::future::pending().await,
         }
     }
 
     /// Ends the reconnect pause.
     pub fn hurry(&mut self) {
-        if let Line::Pause { until } = self {
+        if let ConnectionPhase::Pause { until } = self {
             *until = Instant::now();
         }
     }
@@ -141,7 +141,7 @@ impl Line {
     /// When the liveness check has to run next.
     pub fn next_timer(&self) -> Option<Instant> {
         match self {
-            Line::Open(open) => Some(open.vigil.next_timer()),
+            ConnectionPhase::Open(open) => Some(open.vigil.next_timer()),
             _ => None,
         }
     }
@@ -153,34 +153,34 @@ impl Driver {
         self.shared.set_phase(Phase::Connecting, None);
         let shared = std::sync::Arc::clone(&self.shared);
         let refused = self.refused_token.clone();
-        self.line = Line::Dialling(Box::pin(async move {
+        self.line = ConnectionPhase::ConnectAttempt(Box::pin(async move {
             let given = match shared.api.token(refused.as_deref()).await {
                 Ok(given) => given,
-                Err(reason) => return Happened::NoToken(reason),
+                Err(reason) => return ConnectionEvent::NoToken(reason),
             };
             match Link::open(&shared.server).await {
-                Ok(link) => Happened::Opened(Box::new(link), given),
-                Err(error) => Happened::Failed(error),
+                Ok(link) => ConnectionEvent::Opened(Box::new(link), given),
+                Err(error) => ConnectionEvent::Failed(error),
             }
         }));
     }
 
     /// Sends the `hello` with the device's positions.
-    pub(super) async fn greet(&mut self, mut link: Link, given: Given) {
+    pub(super) async fn greet(&mut self, mut link: Link, given: IssuedToken) {
         let positions = self.shared.read(|state| state.positions());
         let device_id = self.shared.device_id.as_deref();
         let hello = ClientFrame::Hello { token: &given.token, device_id, positions };
         if let Err(error) = link.send(&hello).await {
             return self.lost(Ending { code: error.close_code(), ..Ending::default() }).await;
         }
-        let vigil = Vigil::new(Instant::now());
-        self.line = Line::Open(Box::new(Open { link, given, vigil, hint: None }));
+        let vigil = LivenessCheck::new(Instant::now());
+        self.line = ConnectionPhase::Open(Box::new(Open { link, given, vigil, hint: None }));
     }
 
     /// Handles one frame. Every frame counts as a sign of life.
     pub(super) async fn on_frame(&mut self, frame: &Frame) {
         let now = Instant::now();
-        let Line::Open(open) = &mut self.line else { return };
+        let ConnectionPhase::Open(open) = &mut self.line else { return };
         open.vigil.heard_at = now;
         // A frame that does not parse comes from a newer server. Ignore it like an unknown type.
         let Ok(frame) = frame.decode() else { return };
@@ -223,7 +223,9 @@ impl Driver {
     /// Describes the end of the current connection for the backoff.
     pub(super) fn ending(&self, code: Option<CloseCode>) -> Ending {
         match &self.line {
-            Line::Open(open) => Ending { code, hint: open.hint, lasted: open.vigil.since.elapsed() },
+            ConnectionPhase::Open(open) => {
+                Ending { code, hint: open.hint, lasted: open.vigil.since.elapsed() }
+            }
             _ => Ending { code, ..Ending::default() },
         }
     }
@@ -237,7 +239,7 @@ impl Driver {
         if ending.code == Some(CloseCode::FRAME_TOO_LARGE) {
             self.frame_was_too_large().await;
         }
-        if let Line::Open(open) = std::mem::replace(&mut self.line, Line::Closed)
+        if let ConnectionPhase::Open(open) = std::mem::replace(&mut self.line, ConnectionPhase::Closed)
             && ending.code.is_some_and(CloseCode::asks_for_login)
         {
             if open.given.is_renewed && !open.vigil.welcomed {
@@ -247,7 +249,7 @@ impl Driver {
             self.shared.change_as_driver(|state| state.connection_lost());
             // Reconnect without backoff: the token source provides the new token, so waiting for
             // the server does not help.
-            self.line = Line::Pause { until: Instant::now() };
+            self.line = ConnectionPhase::Pause { until: Instant::now() };
             return;
         }
         self.shared.change_as_driver(|state| state.connection_lost());
@@ -255,14 +257,14 @@ impl Driver {
         (self.ack_at, self.acks_held) = (None, false);
         self.shared.set_phase(Phase::Offline, ending.code);
         let pause = self.backoff.pause(ending, self.shared.random.as_ref());
-        self.line = Line::Pause { until: Instant::now() + pause };
+        self.line = ConnectionPhase::Pause { until: Instant::now() + pause };
     }
 
     /// Closes the connection for good, because the token belongs to another user. Otherwise the
     /// client would mix the chats of two users and send in the other user's name.
     fn is_somebody_else(&mut self, other: UserId) {
         self.shared.api.token_is_foreign();
-        self.line = Line::Closed;
+        self.line = ConnectionPhase::Closed;
         self.shared.change_as_driver(|state| {
             state.connection_lost();
             state.todo.events.push(Event::OtherUser(other));
@@ -273,7 +275,7 @@ impl Driver {
     /// Closes the connection for good, because no valid token is available.
     pub(super) fn log_out(&mut self) {
         self.shared.change_as_driver(|state| state.connection_lost());
-        self.line = Line::Closed;
+        self.line = ConnectionPhase::Closed;
         self.shared.set_phase(Phase::LoggedOut, None);
     }
 }
@@ -283,24 +285,24 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_a_hello_is_given_up() {
+    async fn unanswered_hello_ends_the_connection() {
         let start = Instant::now();
-        let mut vigil = Vigil::new(start);
-        assert_eq!(vigil.care(start + Duration::from_secs(14)), Care::Nothing);
-        assert_eq!(vigil.care(vigil.next_timer()), Care::GiveUp);
+        let mut vigil = LivenessCheck::new(start);
+        assert_eq!(vigil.care(start + Duration::from_secs(14)), LivenessAction::Nothing);
+        assert_eq!(vigil.care(vigil.next_timer()), LivenessAction::GiveUp);
     }
 
     #[tokio::test]
-    async fn a_quiet_connection_is_pinged_and_a_dead_one_given_up() {
+    async fn quiet_connection_is_pinged_and_a_dead_one_is_closed() {
         let start = Instant::now();
-        let mut vigil = Vigil::new(start);
+        let mut vigil = LivenessCheck::new(start);
         vigil.welcomed = true;
-        assert_eq!(vigil.care(start + Duration::from_secs(24)), Care::Nothing);
-        assert_eq!(vigil.care(vigil.next_timer()), Care::Ping);
-        assert_eq!(vigil.care(start + Duration::from_secs(26)), Care::Nothing);
-        let mut answered = Vigil { heard_at: start + Duration::from_secs(26), ..vigil };
-        assert_eq!(answered.care(start + Duration::from_secs(50)), Care::Ping);
-        let mut silent = Vigil { heard_at: start, ..answered };
-        assert_eq!(silent.care(start + Duration::from_secs(40)), Care::GiveUp);
+        assert_eq!(vigil.care(start + Duration::from_secs(24)), LivenessAction::Nothing);
+        assert_eq!(vigil.care(vigil.next_timer()), LivenessAction::Ping);
+        assert_eq!(vigil.care(start + Duration::from_secs(26)), LivenessAction::Nothing);
+        let mut answered = LivenessCheck { heard_at: start + Duration::from_secs(26), ..vigil };
+        assert_eq!(answered.care(start + Duration::from_secs(50)), LivenessAction::Ping);
+        let mut silent = LivenessCheck { heard_at: start, ..answered };
+        assert_eq!(silent.care(start + Duration::from_secs(40)), LivenessAction::GiveUp);
     }
 }

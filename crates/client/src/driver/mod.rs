@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::background::{Again, Kind, Work};
-use self::connection::{Happened, Line};
+use self::background::{Kind, Retry, Work};
+use self::connection::{ConnectionEvent, ConnectionPhase};
 use crate::api::NoToken;
 use crate::backoff::{Backoff, Ending, ReconnectSettings};
-use crate::keeper::{Batch, Order};
-use crate::keeping::{Ledger, outbox_change, outbox_removal};
 use crate::shared::Shared;
 use crate::state::Phase;
+use crate::storage_writer::{Batch, Order};
+use crate::stored_state::{StoredState, outbox_change, outbox_removal};
 
 /// Delay that gathers receipts into one write. A larger value delays the sender's ticks.
 const ACK_AFTER: Duration = Duration::from_millis(50);
@@ -31,14 +31,14 @@ const SAVE_EVERY: Duration = Duration::from_secs(1);
 /// The state of the driver task.
 pub struct Driver {
     shared: Arc<Shared>,
-    line: Line,
+    line: ConnectionPhase,
     backoff: Backoff,
     work: JoinSet<Work>,
     /// Running background requests, so that none runs twice at the same time.
     asked: Vec<Kind>,
     /// Failed requests that wait for their retry.
-    again: Vec<Again>,
-    ledger: Ledger,
+    again: Vec<Retry>,
+    ledger: StoredState,
     /// When the pending receipts are sent.
     ack_at: Option<Instant>,
     /// The server refused a receipt temporarily, so `ack_at` is a retry time.
@@ -52,10 +52,10 @@ pub struct Driver {
 }
 
 impl Driver {
-    pub fn new(shared: Arc<Shared>, ledger: Ledger, reconnect: ReconnectSettings) -> Driver {
+    pub fn new(shared: Arc<Shared>, ledger: StoredState, reconnect: ReconnectSettings) -> Driver {
         Driver {
             shared,
-            line: Line::Pause { until: Instant::now() },
+            line: ConnectionPhase::Pause { until: Instant::now() },
             backoff: Backoff::new(reconnect),
             work: JoinSet::new(),
             asked: Vec::new(),
@@ -91,7 +91,7 @@ impl Driver {
     /// hands the last changes to the keeper.
     async fn finish(mut self) {
         self.work.shutdown().await;
-        if let Line::Open(mut open) = std::mem::replace(&mut self.line, Line::Closed) {
+        if let ConnectionPhase::Open(mut open) = std::mem::replace(&mut self.line, ConnectionPhase::Closed) {
             let acks = self.shared.arrange(|state| state.take_acks());
             if open.vigil.welcomed {
                 let told = async {
@@ -166,17 +166,17 @@ impl Driver {
         }
     }
 
-    async fn on_line(&mut self, happened: Happened) {
+    async fn on_line(&mut self, happened: ConnectionEvent) {
         match happened {
-            Happened::PauseOver => self.dial(),
-            Happened::Opened(link, given) => self.greet(*link, given).await,
-            Happened::NoToken(NoToken::Never) => self.log_out(),
-            Happened::NoToken(NoToken::Later) => self.lost(Ending::default()).await,
-            Happened::Failed(error) => {
+            ConnectionEvent::PauseOver => self.dial(),
+            ConnectionEvent::Opened(link, given) => self.greet(*link, given).await,
+            ConnectionEvent::NoToken(NoToken::Never) => self.log_out(),
+            ConnectionEvent::NoToken(NoToken::Later) => self.lost(Ending::default()).await,
+            ConnectionEvent::Failed(error) => {
                 self.lost(Ending { code: error.close_code(), ..Ending::default() }).await
             }
-            Happened::Frame(frame) => self.on_frame(&frame).await,
-            Happened::Ended(error) => {
+            ConnectionEvent::Frame(frame) => self.on_frame(&frame).await,
+            ConnectionEvent::Ended(error) => {
                 let ending = self.ending(error.close_code());
                 self.lost(ending).await;
             }

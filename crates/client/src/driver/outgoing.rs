@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use bluetick_core::{ConversationKind, MessageId};
+use bluetick_types::{ConversationKind, MessageId};
 use tokio::time::{Instant, timeout};
 
-use super::connection::{ACK_WITHIN, Care, Line};
+use super::connection::{ACK_WITHIN, ConnectionPhase, LivenessAction};
 use super::{ACK_AFTER, Driver};
 use crate::backoff::{Ending, growing};
-use crate::keeper::{Batch, Order};
-use crate::keeping::outbox_change;
 use crate::link::{ClientFrame, ErrorFrame, SendFrame};
 use crate::state::outbox::{OutboxItem, SendFailure};
+use crate::storage_writer::{Batch, Order};
+use crate::stored_state::outbox_change;
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
 /// Timeout for writing a batch of frames. The driver then reconnects.
@@ -35,16 +35,16 @@ impl Driver {
             state.outbox.oldest_in_flight().is_some_and(|since| now.duration_since(since) > ACK_WITHIN)
         });
         let broken = self.ending(None);
-        let Line::Open(open) = &mut self.line else { return Ok(()) };
+        let ConnectionPhase::Open(open) = &mut self.line else { return Ok(()) };
         let care = open.vigil.care(now);
-        if is_late || care == Care::GiveUp {
+        if is_late || care == LivenessAction::GiveUp {
             return Err(broken);
         }
         if !open.vigil.welcomed {
             return Ok(());
         }
         let mut frames: Vec<ClientFrame<'_>> = Vec::new();
-        if care == Care::Ping {
+        if care == LivenessAction::Ping {
             frames.push(ClientFrame::Ping);
         }
         let has_acks = self.shared.read(|state| !state.todo.acks.is_empty());

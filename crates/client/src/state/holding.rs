@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, Seq, Timestamp};
+use bluetick_types::{ConversationId, Seq, Timestamp};
 
-use super::timeline::{Taken, Timeline};
+use super::timeline::{Timeline, TimelineUpdate};
 use super::{KEPT_MESSAGES, KEPT_TIMELINES, MOST_SHOWN, State};
 use crate::wire::bodies::Message;
 
@@ -15,7 +15,7 @@ impl State {
         let is_watched = self.watched.contains_key(&message.conversation_id);
         let has_all = self.inbox.get(message.conversation_id).is_some_and(|row| row.have_seq >= message.seq);
         let timeline = self.timelines.entry(message.conversation_id).or_default();
-        if timeline.take(message, first_seq) == Taken::Passed {
+        if timeline.take(message, first_seq) == TimelineUpdate::Passed {
             let window = timeline.window();
             if !(has_all && window.reaches_head && message.seq > window.to_seq.next()) {
                 return;

@@ -4,10 +4,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, ConversationKind, Seq, UserId};
+use bluetick_types::{ConversationId, ConversationKind, Seq, UserId};
 
 use super::timeline::Timeline;
-use crate::wire::bodies::{InboxEntry, LastMessage, Marks, Message, Notice};
+use crate::wire::bodies::{InboxEntry, LastMessage, Message, Notice, ReadState};
 use crate::wire::frames::Status;
 
 /// Number of arrived seqs remembered per row. If more messages arrive before an older answer does,
@@ -48,7 +48,7 @@ impl Row {
 
 /// Whether a frame had enough information to update the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Enough {
+pub enum RowUpdate {
     /// The row is up to date.
     Yes,
     /// The row has to be fetched.
@@ -189,7 +189,7 @@ impl Inbox {
             Some(_) => {}
             None if own => {
                 // Sending a message implies having read everything before it.
-                line.my_status = line.my_status.furthest(Marks::read_up_to(message.seq.previous()));
+                line.my_status = line.my_status.furthest(ReadState::read_up_to(message.seq.previous()));
                 line.unread = 0;
                 row.arrived.clear();
             }
@@ -208,52 +208,61 @@ impl Inbox {
 
     /// Records that the user has read everything up to `seq` on this device. Returns `None` if that
     /// changes nothing.
-    pub fn read_here(&mut self, id: ConversationId, seq: Seq, timeline: Option<&Timeline>) -> Option<Enough> {
+    pub fn read_here(
+        &mut self,
+        id: ConversationId,
+        seq: Seq,
+        timeline: Option<&Timeline>,
+    ) -> Option<RowUpdate> {
         let user = self.user.clone();
         let row = self.get_mut(id)?;
         let seq = seq.min(row.have_seq);
         if seq <= row.entry.my_status.last_read_seq {
             return None;
         }
-        row.entry.my_status = row.entry.my_status.furthest(Marks::read_up_to(seq));
+        row.entry.my_status = row.entry.my_status.furthest(ReadState::read_up_to(seq));
         row.arrived.retain(|arrived| *arrived > seq);
         match said_between(&user, timeline, seq, row.entry.last_seq) {
             Some(unread) => {
                 row.entry.unread = unread;
-                Some(Enough::Yes)
+                Some(RowUpdate::Yes)
             }
-            None => Some(Enough::Ask),
+            None => Some(RowUpdate::Ask),
         }
     }
 
     /// Applies a status frame. `waits` returns whether this device shows messages whose tick can
     /// still change.
-    pub fn take_status(&mut self, status: &Status, waits: impl FnOnce(&Row) -> bool) -> Enough {
+    pub fn take_status(&mut self, status: &Status, waits: impl FnOnce(&Row) -> bool) -> RowUpdate {
         let own = status.user_id == self.user;
-        let Some(row) = self.get_mut(status.conversation_id) else { return Enough::Yes };
+        let Some(row) = self.get_mut(status.conversation_id) else { return RowUpdate::Yes };
         let line = &mut row.entry;
         if own {
             let is_news = status.marks.last_read_seq > line.my_status.last_read_seq;
             let is_all = status.marks.last_read_seq >= line.last_seq;
             line.my_status = line.my_status.furthest(status.marks);
             if !is_news {
-                return Enough::Yes;
+                return RowUpdate::Yes;
             }
             line.unread = if is_all { 0 } else { status.unread.unwrap_or(line.unread) };
             row.arrived.clear();
-            return if is_all || status.unread.is_some() { Enough::Yes } else { Enough::Ask };
+            return if is_all || status.unread.is_some() { RowUpdate::Yes } else { RowUpdate::Ask };
         }
         if line.kind() == ConversationKind::Group {
             // Only the server knows which member is furthest behind. Ask only if a tick can still
             // change.
-            return if line.member_count <= SMALL_GROUP && waits(row) { Enough::Ask } else { Enough::Yes };
+            return if line.member_count <= SMALL_GROUP && waits(row) {
+                RowUpdate::Ask
+            } else {
+                RowUpdate::Yes
+            };
         }
         line.peer_status = line.peer_status.furthest(status.marks);
-        Enough::Yes
+        RowUpdate::Yes
     }
 
     /// Applies a `receipts` frame: the combined read state of all other members.
-    pub fn take_receipts(&mut self, id: ConversationId, marks: Marks) {
+    pub fn take_receipts(&mut self, id: ConversationId, marks: ReadState) {
         if let Some(row) = self.get_mut(id) {
             row.entry.peer_status = row.entry.peer_status.furthest(marks);
         }

@@ -1,3 +1,5 @@
+//! Tests of the inbox rows: unread counts, ticks and order.
+
 use super::super::test_support::{direct, entry, marks, said, user, void};
 use super::*;
 
@@ -31,7 +33,7 @@ fn messages_by_others_count_as_unread_and_a_reply_reads_them_all() {
 }
 
 #[test]
-fn a_void_moves_the_place_of_the_last_message_and_nothing_else() {
+fn void_advances_last_seq_and_nothing_else() {
     let mut inbox = inbox(entry(3, 1, marks(3, 2)));
     inbox.take_message(&said(4, "bob"));
     inbox.take_message(&void(5));
@@ -41,7 +43,7 @@ fn a_void_moves_the_place_of_the_last_message_and_nothing_else() {
 }
 
 #[test]
-fn to_somebody_whose_name_is_that_of_a_voids_sender_it_is_no_reply() {
+fn void_with_the_users_own_name_is_not_a_reply() {
     let mut inbox = Inbox::new(user("void"));
     inbox.learn(entry(3, 1, marks(3, 2)), None);
     inbox.take_message(&void(4));
@@ -50,16 +52,16 @@ fn to_somebody_whose_name_is_that_of_a_voids_sender_it_is_no_reply() {
 }
 
 #[test]
-fn voids_are_not_left_unread_when_a_part_is_read() {
+fn partial_read_leaves_no_voids_unread() {
     let mut inbox = inbox(entry(4, 3, marks(4, 1)));
     let held = vec![said(1, "bob"), said(2, "bob"), void(3), said(4, "bob")];
     let timeline = Timeline::restored(held, Seq::FIRST);
-    assert_eq!(inbox.read_here(direct(), Seq::new(2), Some(&timeline)), Some(Enough::Yes));
+    assert_eq!(inbox.read_here(direct(), Seq::new(2), Some(&timeline)), Some(RowUpdate::Yes));
     assert_eq!(unread(&inbox), 1);
 }
 
 #[test]
-fn a_late_answer_of_the_server_does_not_take_back_what_came_in_since() {
+fn late_inbox_entry_keeps_newer_messages() {
     let mut inbox = inbox(entry(3, 0, marks(3, 3)));
     inbox.take_message(&said(4, "bob"));
     inbox.take_message(&said(5, "bob"));
@@ -68,7 +70,7 @@ fn a_late_answer_of_the_server_does_not_take_back_what_came_in_since() {
 }
 
 #[test]
-fn an_answer_that_was_overtaken_by_a_newer_one_counts_nothing() {
+fn outdated_inbox_entry_is_ignored() {
     let mut inbox = inbox(entry(4, 1, marks(3, 3)));
     inbox.learn(entry(3, 0, marks(3, 3)), None);
     assert_eq!((unread(&inbox), inbox.get(direct()).unwrap().entry.last_seq), (1, Seq::new(4)));
@@ -77,29 +79,29 @@ fn an_answer_that_was_overtaken_by_a_newer_one_counts_nothing() {
 }
 
 #[test]
-fn reading_a_part_leaves_exactly_the_rest_unread() {
+fn partial_read_leaves_exactly_the_rest_unread() {
     let mut inbox = inbox(entry(9, 4, marks(9, 5)));
-    assert_eq!(inbox.read_here(direct(), Seq::new(7), Some(&timeline(6..=9))), Some(Enough::Yes));
+    assert_eq!(inbox.read_here(direct(), Seq::new(7), Some(&timeline(6..=9))), Some(RowUpdate::Yes));
     assert_eq!(unread(&inbox), 2);
     assert_eq!(inbox.read_here(direct(), Seq::new(7), None), None, "that is no news");
     assert_eq!(
         inbox.read_here(direct(), Seq::new(8), None),
-        Some(Enough::Ask),
+        Some(RowUpdate::Ask),
         "what is above is not at hand"
     );
-    assert_eq!(inbox.read_here(direct(), Seq::new(9), None), Some(Enough::Yes));
+    assert_eq!(inbox.read_here(direct(), Seq::new(9), None), Some(RowUpdate::Yes));
     assert_eq!(unread(&inbox), 0);
 }
 
 #[test]
-fn nothing_is_read_above_what_the_device_has() {
+fn read_above_the_delivered_seq_is_ignored() {
     let mut inbox = inbox(entry(9, 4, marks(5, 5)));
     assert_eq!(inbox.read_here(direct(), Seq::new(9), None), None);
     assert_eq!(inbox.get(direct()).unwrap().entry.my_status, marks(5, 5));
 }
 
 #[test]
-fn what_was_read_here_stays_read_when_the_server_has_not_heard_of_it() {
+fn local_read_survives_an_older_inbox_entry() {
     let mut inbox = inbox(entry(9, 4, marks(9, 5)));
     inbox.read_here(direct(), Seq::new(9), None);
     inbox.learn(entry(9, 4, marks(9, 5)), None);
@@ -107,13 +109,13 @@ fn what_was_read_here_stays_read_when_the_server_has_not_heard_of_it() {
 }
 
 #[test]
-fn another_device_of_ones_own_reads_and_tells_how_many_are_left() {
+fn read_on_another_own_device_updates_unread() {
     let mut inbox = inbox(entry(9, 4, marks(9, 5)));
     let nobody_waits = |_: &Row| false;
-    assert_eq!(inbox.take_status(&own_status(7, Some(2)), nobody_waits), Enough::Yes);
+    assert_eq!(inbox.take_status(&own_status(7, Some(2)), nobody_waits), RowUpdate::Yes);
     assert_eq!(unread(&inbox), 2);
-    assert_eq!(inbox.take_status(&own_status(8, None), nobody_waits), Enough::Ask);
-    assert_eq!(inbox.take_status(&own_status(9, None), nobody_waits), Enough::Yes);
+    assert_eq!(inbox.take_status(&own_status(8, None), nobody_waits), RowUpdate::Ask);
+    assert_eq!(inbox.take_status(&own_status(9, None), nobody_waits), RowUpdate::Yes);
     assert_eq!(unread(&inbox), 0);
 }
 
@@ -129,7 +131,7 @@ fn ticks_only_move_forward() {
 }
 
 #[test]
-fn the_order_is_pinned_first_and_then_the_latest() {
+fn inbox_order_is_pinned_then_latest() {
     let mut inbox = Inbox::new(user("alice"));
     for (number, (pinned, last_at)) in [(false, 5), (true, 1), (false, 9), (true, 3)].into_iter().enumerate()
     {
@@ -143,7 +145,7 @@ fn the_order_is_pinned_first_and_then_the_latest() {
 }
 
 #[test]
-fn what_another_device_has_read_before_it_came_is_not_unread() {
+fn message_read_on_another_device_before_arrival_is_not_unread() {
     let mut inbox = inbox(entry(3, 0, marks(4, 4)));
     inbox.take_message(&said(4, "bob"));
     assert_eq!(unread(&inbox), 0);

@@ -1,11 +1,12 @@
 //! The state of a client and the rules by which frames change it. It has no sockets, files or
-//! clocks: callers pass in frames and times. It leaves the resulting work in `Todo` for the driver.
+//! clocks: callers pass in frames and times. It leaves the resulting work in `PendingWork` for the
+//! driver.
 
 mod holding;
 pub mod inbox;
-mod marks;
 pub mod outbox;
 pub mod people;
+mod receipts;
 pub mod signals;
 #[cfg(test)]
 mod test_support;
@@ -18,10 +19,10 @@ mod timeline_properties;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use bluetick_core::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
-use self::inbox::{Enough, Inbox};
+use self::inbox::{Inbox, RowUpdate};
 use self::outbox::{Outbox, OutboxItem};
 use self::people::People;
 use self::signals::Signals;
@@ -89,7 +90,7 @@ pub enum Event {
 
 /// Work that the state leaves for the driver.
 #[derive(Default)]
-pub struct Todo {
+pub struct PendingWork {
     /// ReceiptCounts to send, at most one kind per conversation. `Read` covers both.
     pub acks: BTreeMap<ConversationId, ReceiptKind>,
     /// Conversations with messages to fetch.
@@ -130,7 +131,7 @@ pub struct State {
     pub drafts: HashMap<ConversationId, String>,
     pub signals: Signals,
     pub people: People,
-    pub todo: Todo,
+    pub todo: PendingWork,
     /// Conversations that differ from the storage.
     pub dirty: HashSet<ConversationId>,
     /// Conversations that frames mentioned on this connection. A reload that started earlier must
@@ -162,7 +163,7 @@ impl State {
             drafts: HashMap::new(),
             signals: Signals::default(),
             people: People::default(),
-            todo: Todo::default(),
+            todo: PendingWork::default(),
             dirty: HashSet::new(),
             told: HashSet::new(),
             strangers: HashMap::new(),
@@ -427,7 +428,7 @@ impl State {
             last.is_some_and(|last| last.sender_id == *user && last.seq > read)
                 || held.take_while(|message| message.seq > read).any(|message| message.is_by(user))
         };
-        if self.inbox.take_status(&status, waits) == Enough::Ask {
+        if self.inbox.take_status(&status, waits) == RowUpdate::Ask {
             self.todo.refresh.insert(id);
         }
         self.changed(id);

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
@@ -86,7 +86,7 @@ struct Waiting {
 
 /// A backoff pause of one conversation.
 #[derive(Clone, Copy)]
-struct Hold {
+struct BackoffPause {
     /// End of the pause; `None` once it is over. The count of refusals stays until a message of the
     /// conversation is stored.
     until: Option<Instant>,
@@ -100,7 +100,7 @@ pub struct Outbox {
     numbers: HashMap<MessageId, u64>,
     next_number: u64,
     /// Backoff pauses by conversation.
-    holds: HashMap<ConversationId, Hold>,
+    holds: HashMap<ConversationId, BackoffPause>,
     in_flight: usize,
     /// Whether only one message may be in flight over all conversations, to find out which one the
     /// server refuses.
@@ -283,7 +283,7 @@ impl Outbox {
         let Some(waiting) = self.waiting.get(&number) else { return };
         let id = waiting.item.conversation_id;
         let refusals = self.holds.get(&id).map_or(0, |hold| hold.refusals);
-        self.holds.insert(id, Hold { until: Some(now + pause(refusals)), refusals: refusals + 1 });
+        self.holds.insert(id, BackoffPause { until: Some(now + pause(refusals)), refusals: refusals + 1 });
     }
 
     /// Handles a permanent refusal. Returns the failed item, to be stored.

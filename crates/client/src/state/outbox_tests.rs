@@ -1,3 +1,5 @@
+//! Tests of the outbox: order, retries and cancellation.
+
 use std::time::Duration;
 
 use super::super::test_support::{direct, user};
@@ -44,7 +46,7 @@ fn refusal() -> SendFailure {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_before_it_is_kept() {
+async fn message_is_stored_before_it_is_sent() {
     let now = Instant::now();
     let mut outbox = Outbox::default();
     outbox.add(item("a", direct()), true);
@@ -55,7 +57,7 @@ async fn nothing_is_sent_before_it_is_kept() {
 }
 
 #[tokio::test]
-async fn a_conversation_sends_one_at_a_time_and_conversations_do_not_wait_for_each_other() {
+async fn each_conversation_sends_one_message_at_a_time_independently() {
     let now = Instant::now();
     let mut outbox = outbox(&["a", "b"]);
     outbox.add(item("c", other()), true);
@@ -68,7 +70,7 @@ async fn a_conversation_sends_one_at_a_time_and_conversations_do_not_wait_for_ea
 }
 
 #[tokio::test]
-async fn what_was_refused_for_now_is_not_overtaken() {
+async fn temporarily_refused_message_is_not_overtaken() {
     let now = Instant::now();
     let mut outbox = outbox(&["a", "b"]);
     going(&mut outbox, now);
@@ -81,7 +83,7 @@ async fn what_was_refused_for_now_is_not_overtaken() {
 }
 
 #[tokio::test]
-async fn pauses_grow_with_every_refusal_until_something_is_sent() {
+async fn retry_pause_grows_until_a_message_is_sent() {
     let now = Instant::now();
     let mut outbox = outbox(&["a", "b"]);
     let mut refusals = Vec::new();
@@ -103,7 +105,7 @@ async fn pauses_grow_with_every_refusal_until_something_is_sent() {
 }
 
 #[tokio::test]
-async fn what_was_refused_for_good_steps_out_of_the_line_until_a_person_decides() {
+async fn permanently_refused_message_leaves_the_queue_until_retried() {
     let now = Instant::now();
     let mut outbox = outbox(&["a", "b"]);
     going(&mut outbox, now);
@@ -119,7 +121,7 @@ async fn what_was_refused_for_good_steps_out_of_the_line_until_a_person_decides(
 }
 
 #[tokio::test]
-async fn what_may_be_with_the_server_cannot_be_cancelled() {
+async fn attempted_message_cannot_be_cancelled() {
     let mut outbox = outbox(&["a"]);
     going(&mut outbox, Instant::now());
     assert_eq!(outbox.cancel(&id("a")), Err(CannotCancel::OnItsWay));
@@ -131,7 +133,7 @@ async fn what_may_be_with_the_server_cannot_be_cancelled() {
 }
 
 #[tokio::test]
-async fn what_was_written_offline_is_noted_as_attempted_before_it_goes() {
+async fn offline_message_is_marked_attempted_before_it_is_sent() {
     let now = Instant::now();
     let mut outbox = Outbox::default();
     outbox.add(item("a", direct()), false);
@@ -145,7 +147,7 @@ async fn what_was_written_offline_is_noted_as_attempted_before_it_goes() {
 }
 
 #[tokio::test]
-async fn after_a_cut_or_a_death_the_same_is_sent_again_as_a_resend_in_the_old_order() {
+async fn after_a_disconnect_or_crash_messages_are_resent_in_order() {
     let now = Instant::now();
     let mut first_life = outbox(&["a", "b"]);
     going(&mut first_life, now);
@@ -159,7 +161,7 @@ async fn after_a_cut_or_a_death_the_same_is_sent_again_as_a_resend_in_the_old_or
 }
 
 #[tokio::test]
-async fn one_at_a_time_finds_the_one_the_server_cannot_stand() {
+async fn messages_are_resent_singly_to_isolate_the_one_that_fails() {
     let now = Instant::now();
     let mut outbox = outbox(&["a"]);
     outbox.add(item("c", other()), true);

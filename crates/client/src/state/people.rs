@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use bluetick_core::UserId;
+use bluetick_types::UserId;
 
 use crate::api::PAGE_LIMIT;
 use crate::wire::bodies::Person;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_asked_for_once_and_together() {
+    fn names_are_requested_once_in_one_batch() {
         let mut people = People::default();
         people.want(&user("bob"));
         people.want(&user("carol"));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_name_is_shown_at_once_and_asked_for_again() {
+    fn stored_name_is_shown_at_once_and_refreshed() {
         let mut people = People::restored(vec![(user("bob"), Some("Bob".into()))]);
         people.want(&user("bob"));
         assert_eq!(people.name(&user("bob")), "Bob");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_names_is_not_asked_again() {
+    fn server_without_names_is_not_asked_again() {
         let mut people = People::default();
         people.want(&user("bob"));
         let asked = people.next_question().unwrap();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use bluetick_core::{ConversationId, UserId};
+use bluetick_types::{ConversationId, UserId};
 use tokio::time::Instant;
 
 use crate::wire::bodies::Presence;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn typing_is_told_every_three_seconds_and_at_once_after_a_message() {
+    async fn typing_is_sent_every_three_seconds_and_at_once_after_a_message() {
         let mut signals = Signals::default();
         let now = Instant::now();
         assert!(signals.typing_here(direct(), now));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn somebody_types_until_five_seconds_are_over_or_the_message_comes() {
+    async fn typing_ends_after_five_seconds_or_with_the_message() {
         let mut signals = Signals::default();
         let now = Instant::now();
         signals.somebody_types(direct(), user("bob"), now);

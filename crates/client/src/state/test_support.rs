@@ -1,8 +1,8 @@
 //! Builders for the tests of the state.
 
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp, UserId};
 
-use crate::wire::bodies::{InboxEntry, Marks, Message};
+use crate::wire::bodies::{InboxEntry, Message, ReadState};
 
 pub fn user(name: &str) -> UserId {
     name.parse().unwrap()
@@ -36,11 +36,11 @@ pub fn void(seq: u64) -> Message {
     }
 }
 
-pub fn marks(delivered: u64, read: u64) -> Marks {
-    Marks { last_delivered_seq: Seq::new(delivered), last_read_seq: Seq::new(read) }
+pub fn marks(delivered: u64, read: u64) -> ReadState {
+    ReadState { last_delivered_seq: Seq::new(delivered), last_read_seq: Seq::new(read) }
 }
 
-pub fn entry(last_seq: u64, unread: u64, my_status: Marks) -> InboxEntry {
+pub fn entry(last_seq: u64, unread: u64, my_status: ReadState) -> InboxEntry {
     InboxEntry {
         conversation_id: direct(),
         title: None,

@@ -2,10 +2,10 @@
 
 use super::test_support::{direct, entry, marks, said, user, void};
 use super::*;
-use crate::keeping::{Ledger, restore};
 use crate::storage::{MemoryStorage, Storage};
+use crate::stored_state::{StoredState, restore};
 use crate::wire::frames::{Backlog, ClientFrame, Gone};
-use bluetick_core::MessageId;
+use bluetick_types::MessageId;
 
 fn state() -> State {
     let mut state = State::new(user("alice"));
@@ -36,7 +36,7 @@ fn backlog(next_after_seq: u64, head_seq: u64) -> ServerFrame {
 }
 
 #[test]
-fn a_message_is_taken_once_and_acknowledged_up_to_where_nothing_is_missing() {
+fn message_is_taken_once_and_acknowledged_up_to_the_first_gap() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
     for seq in [3, 3, 5] {
@@ -56,7 +56,7 @@ fn a_message_is_taken_once_and_acknowledged_up_to_where_nothing_is_missing() {
 }
 
 #[test]
-fn a_void_fills_its_place_is_acknowledged_and_no_news() {
+fn void_is_acknowledged_and_is_not_new() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
     hear(&mut state, ServerFrame::Message(said(3, "bob")));
@@ -77,7 +77,7 @@ fn a_void_fills_its_place_is_acknowledged_and_no_news() {
 }
 
 #[test]
-fn a_stranger_is_acknowledged_and_asked_about() {
+fn unknown_conversation_is_acknowledged_and_fetched() {
     let mut state = state();
     hear(&mut state, ServerFrame::Message(said(1, "bob")));
     hear(&mut state, ServerFrame::Message(said(2, "bob")));
@@ -92,7 +92,7 @@ fn a_stranger_is_acknowledged_and_asked_about() {
 }
 
 #[test]
-fn another_epoch_drops_what_is_remembered_and_keeps_the_outbox() {
+fn new_epoch_drops_the_cache_and_keeps_the_outbox() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
     hear(&mut state, ServerFrame::Message(said(3, "bob")));
@@ -103,7 +103,7 @@ fn another_epoch_drops_what_is_remembered_and_keeps_the_outbox() {
 }
 
 #[test]
-fn more_than_was_pushed_is_missing_once_all_that_was_pushed_is_here() {
+fn backlog_marks_older_messages_missing_after_the_pushed_ones() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
     state.connection_lost();
@@ -116,7 +116,7 @@ fn more_than_was_pushed_is_missing_once_all_that_was_pushed_is_here() {
 }
 
 #[test]
-fn of_a_stranger_only_what_lies_before_the_gap_is_acknowledged_until_the_rest_is_here() {
+fn unknown_conversation_is_acknowledged_only_below_the_gap() {
     let mut state = State::new(user("alice"));
     state.welcome(1, Timestamp::from_millis(100));
     hear(&mut state, ServerFrame::Message(said(1, "bob")));
@@ -136,7 +136,7 @@ fn of_a_stranger_only_what_lies_before_the_gap_is_acknowledged_until_the_rest_is
 }
 
 #[test]
-fn who_is_thrown_out_hears_of_it_and_keeps_nothing() {
+fn removed_member_gets_an_event_and_loses_the_cache() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
     hear(&mut state, ServerFrame::Gone(Gone { conversation_id: direct() }));
@@ -160,7 +160,7 @@ fn written_to(conversation_id: ConversationId) -> OutboxItem {
 }
 
 #[test]
-fn what_waits_for_a_group_one_was_removed_from_is_given_up_with_a_word() {
+fn queued_messages_for_a_lost_group_fail_with_an_event() {
     let mut state = state();
     let group = ConversationId::group([7; 15]);
     state.learn(InboxEntry { conversation_id: group, ..entry(2, 0, marks(2, 2)) });
@@ -179,7 +179,7 @@ fn what_waits_for_a_group_one_was_removed_from_is_given_up_with_a_word() {
 }
 
 #[test]
-fn a_conversation_that_is_written_to_and_not_in_the_list_is_asked_about() {
+fn unlisted_conversation_with_a_sent_message_is_fetched() {
     let mut state = state();
     let group = ConversationId::group([7; 15]);
     state.outbox.add(written_to(group), false);
@@ -192,10 +192,10 @@ fn a_conversation_that_is_written_to_and_not_in_the_list_is_asked_about() {
 }
 
 #[test]
-fn a_draft_is_kept_until_it_is_empty_or_its_conversation_is_gone() {
+fn draft_is_kept_until_empty_or_conversation_gone() {
     let mut state = state();
     state.learn(entry(2, 0, marks(2, 2)));
-    let (mut ledger, mut kept) = (Ledger::default(), MemoryStorage::default());
+    let (mut ledger, mut kept) = (StoredState::default(), MemoryStorage::default());
     let mut drafts = |state: &mut State| {
         kept.apply(&ledger.changes(state)).unwrap();
         restore(&state.user, kept.load().unwrap()).unwrap().0.drafts
@@ -211,7 +211,7 @@ fn a_draft_is_kept_until_it_is_empty_or_its_conversation_is_gone() {
 }
 
 #[test]
-fn a_mark_that_was_refused_for_now_is_told_again_as_far_as_it_has_come() {
+fn temporarily_refused_receipt_is_sent_again_at_its_latest_seq() {
     let mut state = state();
     state.learn(entry(2, 1, marks(2, 1)));
     state.mark_read(direct(), None);
@@ -225,7 +225,7 @@ fn a_mark_that_was_refused_for_now_is_told_again_as_far_as_it_has_come() {
 }
 
 #[test]
-fn reading_is_told_and_covers_only_what_is_here() {
+fn read_receipt_covers_only_received_messages() {
     let mut state = state();
     state.learn(entry(2, 1, marks(2, 1)));
     hear(&mut state, ServerFrame::Message(said(3, "bob")));
@@ -237,7 +237,7 @@ fn reading_is_told_and_covers_only_what_is_here() {
 }
 
 #[test]
-fn a_status_that_overtakes_the_line_it_is_about_is_not_lost() {
+fn status_before_its_inbox_entry_is_kept() {
     let mut state = state();
     let status =
         Status { conversation_id: direct(), user_id: user("alice"), marks: marks(2, 2), unread: Some(1) };
@@ -247,7 +247,7 @@ fn a_status_that_overtakes_the_line_it_is_about_is_not_lost() {
 }
 
 #[test]
-fn only_a_few_messages_are_held_of_a_conversation_nobody_looks_at() {
+fn closed_conversation_keeps_few_messages_in_memory() {
     let mut state = state();
     state.learn(entry(0, 0, marks(0, 0)));
     for seq in 1..=1_000 {
@@ -258,7 +258,7 @@ fn only_a_few_messages_are_held_of_a_conversation_nobody_looks_at() {
 }
 
 #[test]
-fn who_stops_looking_leaves_the_newest_messages_behind() {
+fn closing_a_conversation_keeps_its_newest_messages() {
     let mut state = state();
     state.learn(entry(0, 0, marks(0, 0)));
     state.watch(direct());
@@ -271,7 +271,7 @@ fn who_stops_looking_leaves_the_newest_messages_behind() {
 }
 
 #[test]
-fn what_is_written_while_the_backlog_comes_is_news_and_the_backlog_is_not() {
+fn live_message_during_catch_up_is_new_and_the_backlog_is_not() {
     let mut state = State::new(user("alice"));
     state.welcome(1, Timestamp::from_millis(3));
     state.learn(entry(2, 2, marks(0, 0)));

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use bluetick_core::Seq;
+use bluetick_types::Seq;
 
 use crate::wire::bodies::{Message, Page};
 
@@ -42,7 +42,7 @@ pub struct Window {
 
 /// The result of [`Timeline::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum TimelineUpdate {
     /// The message was appended.
     Appended,
     /// The message is already present, or does not continue this run.
@@ -106,7 +106,7 @@ impl Timeline {
 
     /// Appends a pushed or fetched message if it continues the run. An unloaded timeline starts
     /// with it.
-    pub fn take(&mut self, message: &Arc<Message>, first_seq: Seq) -> Taken {
+    pub fn take(&mut self, message: &Arc<Message>, first_seq: Seq) -> TimelineUpdate {
         self.heard = self.heard.max(message.seq);
         match self.messages.back() {
             // The first message starts the run. Older messages can be fetched as a page.
@@ -117,11 +117,11 @@ impl Timeline {
             }
             None if self.reaches_head && message.seq <= first_seq.max(Seq::FIRST) => {}
             Some(last) if self.reaches_head && message.seq == last.seq.next() => {}
-            _ => return Taken::Passed,
+            _ => return TimelineUpdate::Passed,
         }
         self.messages.push_back(Arc::clone(message));
         self.revision += 1;
-        Taken::Appended
+        TimelineUpdate::Appended
     }
 
     /// Adds the newest page, newest first. Replaces the run if the page does not connect to it.
@@ -226,22 +226,22 @@ mod tests {
         timeline
     }
 
-    fn take(timeline: &mut Timeline, seq: u64) -> Taken {
+    fn take(timeline: &mut Timeline, seq: u64) -> TimelineUpdate {
         timeline.take(&Arc::new(said(seq, "bob")), Seq::FIRST)
     }
 
     #[test]
-    fn only_the_next_message_is_appended_and_only_once() {
+    fn timeline_appends_only_the_next_seq_once() {
         let mut timeline = newest(5..=7);
-        assert_eq!(take(&mut timeline, 9), Taken::Passed);
-        assert_eq!(take(&mut timeline, 8), Taken::Appended);
-        assert_eq!(take(&mut timeline, 8), Taken::Passed);
-        assert_eq!(take(&mut timeline, 6), Taken::Passed);
+        assert_eq!(take(&mut timeline, 9), TimelineUpdate::Passed);
+        assert_eq!(take(&mut timeline, 8), TimelineUpdate::Appended);
+        assert_eq!(take(&mut timeline, 8), TimelineUpdate::Passed);
+        assert_eq!(take(&mut timeline, 6), TimelineUpdate::Passed);
         assert_eq!(seqs(&timeline), [5, 6, 7, 8]);
     }
 
     #[test]
-    fn a_newest_page_joins_what_is_here_or_replaces_it() {
+    fn newest_page_joins_or_replaces_the_timeline() {
         let mut timeline = newest(5..=7);
         timeline.add_newest(page(7..=9, 9));
         assert_eq!(seqs(&timeline), [5, 6, 7, 8, 9]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pushed_while_the_first_page_was_on_its_way_stays() {
+    fn messages_pushed_before_the_first_page_stay() {
         let mut timeline = Timeline::default();
         take(&mut timeline, 8);
         take(&mut timeline, 9);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn older_pages_go_in_front_until_the_start() {
+    fn older_pages_are_prepended_until_the_start() {
         let mut timeline = newest(5..=7);
         timeline.add_older(page(2..=4, 7));
         assert!(!timeline.window().reaches_start);
@@ -268,25 +268,29 @@ mod tests {
     }
 
     #[test]
-    fn a_run_cut_at_its_newest_end_takes_no_new_message_until_it_is_joined_again() {
+    fn timeline_cut_at_its_newest_end_rejects_new_messages_until_joined() {
         let mut timeline = newest(1..=9);
         timeline.drop_newest(4);
-        assert_eq!(take(&mut timeline, 10), Taken::Passed);
-        assert_eq!(take(&mut timeline, 5), Taken::Passed, "a late one is no proof that nothing follows");
+        assert_eq!(take(&mut timeline, 10), TimelineUpdate::Passed);
+        assert_eq!(
+            take(&mut timeline, 5),
+            TimelineUpdate::Passed,
+            "a late one is no proof that nothing follows"
+        );
         let mut newer = page(5..=10, 10);
         newer.messages.reverse();
         timeline.add_newer(newer);
-        assert_eq!(take(&mut timeline, 11), Taken::Appended);
+        assert_eq!(take(&mut timeline, 11), TimelineUpdate::Appended);
         assert_eq!(timeline.window().to_seq, Seq::new(11));
     }
 
     #[test]
-    fn what_was_passed_over_while_a_page_was_on_its_way_is_still_to_be_fetched() {
+    fn messages_skipped_during_a_page_request_are_fetched_later() {
         let mut timeline = newest(1..=9);
         timeline.drop_newest(4);
         let mut newer = page(5..=9, 9);
         newer.messages.reverse();
-        assert_eq!(take(&mut timeline, 10), Taken::Passed);
+        assert_eq!(take(&mut timeline, 10), TimelineUpdate::Passed);
         timeline.add_newer(newer);
         assert!(!timeline.window().reaches_head, "10 was heard of and is not here");
         timeline.add_newer(page(10..=10, 10));
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_told_only_when_all_of_it_is_here() {
+    fn range_is_reported_only_when_complete() {
         let timeline = newest(5..=9);
         let between = |after, up_to| {
             let found = timeline.between(Seq::new(after), Seq::new(up_to))?;
@@ -306,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_run_with_a_hole_the_newest_part_is_restored() {
+    fn stored_timeline_with_a_gap_restores_its_newest_part() {
         let kept = [2, 3, 5, 6].map(|seq| said(seq, "bob")).to_vec();
         assert_eq!(seqs(&Timeline::restored(kept, Seq::FIRST)), [5, 6]);
     }

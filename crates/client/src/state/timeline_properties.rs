@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::Seq;
+use bluetick_types::Seq;
 use proptest::prelude::*;
 
 use super::test_support::said;
@@ -134,7 +134,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn a_run_stays_whole_and_can_always_be_completed(
+    fn timeline_stays_contiguous_and_can_be_completed(
         steps in steps(), head in 0..30u64, unheard in 0..5u64, page_messages in 1..8u64,
     ) {
         let heard = head.saturating_sub(unheard);

@@ -33,7 +33,7 @@ impl FileStorage {
     ///
     /// # Errors
     ///
-    /// Fails with `InUse` if the directory is locked, and with `Io` on any file error.
+    /// Fails with `CurrentToken` if the directory is locked, and with `Io` on any file error.
     pub fn open(directory: &Path) -> Result<FileStorage, StorageError> {
         FileStorage::open_with(directory, SMALL_BYTES)
     }
@@ -46,7 +46,7 @@ impl FileStorage {
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                return Err(StorageError::InUse(directory.display().to_string()));
+                return Err(StorageError::CurrentToken(directory.display().to_string()));
             }
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journal_full_of_history_is_rewritten_and_says_the_same() {
+    fn journal_rewrite_keeps_the_same_state() {
         let directory = tempfile::tempdir().unwrap();
         let mut storage = FileStorage::open_with(directory.path(), 1_000).unwrap();
         for number in 0..1_000 {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_journal_is_set_aside_and_not_overwritten() {
+    fn unreadable_journal_is_renamed_and_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         fs::write(directory.path().join("journal"), "a letter to my aunt").unwrap();
         let mut storage = FileStorage::open(directory.path()).unwrap();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rewrite_that_did_not_finish_changes_nothing() {
+    fn unfinished_journal_rewrite_changes_nothing() {
         let directory = tempfile::tempdir().unwrap();
         FileStorage::open(directory.path()).unwrap().apply(&[Change::put("a", "1")]).unwrap();
         fs::write(directory.path().join("journal.new"), "half of").unwrap();

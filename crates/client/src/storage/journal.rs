@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_batch_never_change() {
+    fn journal_batch_bytes_match_their_snapshot() {
         let bytes = journal(&[&[("a", Some("b")), ("c", None)]]);
         let payload = [1, 0, 0, 0, b'a', 1, 0, 0, 0, b'b', 1, 0, 0, 0, b'c', 255, 255, 255, 255];
         let head = [19, 0, 0, 0, 58, 219, 96, 169];
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_behind_the_last_batch_are_nothing() {
+    fn zeros_after_the_last_batch_are_ignored() {
         let mut bytes = journal(&[&[("a", Some("b"))]]);
         let whole = bytes.len();
         bytes.resize(whole + 64, 0);
@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_journal_cut_or_damaged_anywhere_gives_back_whole_batches_from_the_front(
+        fn damaged_journal_returns_whole_batches_from_the_front(
             values in prop::collection::vec(("[a-c]", prop::option::of(".{0,9}")), 1..20),
             cut in any::<prop::sample::Index>(),
             flip in any::<prop::sample::Index>(),

@@ -41,7 +41,7 @@ impl Change {
 pub enum StorageError {
     /// Another process or client has the storage open. Holds its path.
     #[error("{0} is used by another program")]
-    InUse(String),
+    CurrentToken(String),
     /// A read or write failed.
     #[error("cannot keep anything in {place}: {error}")]
     Io { place: String, error: std::io::Error },

@@ -3,14 +3,14 @@
 use super::*;
 
 /// A location whose storage can be closed and opened again.
-trait Place {
+trait StorageLocation {
     type Storage: Storage;
     fn open(&self) -> Self::Storage;
 }
 
 struct Directory(tempfile::TempDir);
 
-impl Place for Directory {
+impl StorageLocation for Directory {
     type Storage = FileStorage;
 
     fn open(&self) -> FileStorage {
@@ -18,7 +18,7 @@ impl Place for Directory {
     }
 }
 
-impl Place for MemoryStorage {
+impl StorageLocation for MemoryStorage {
     type Storage = MemoryStorage;
 
     fn open(&self) -> MemoryStorage {
@@ -30,16 +30,16 @@ fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
     of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-fn a_new_one_is_empty(place: &impl Place) {
+fn a_new_one_is_empty(place: &impl StorageLocation) {
     assert_eq!(place.open().load().unwrap(), []);
 }
 
-fn what_was_applied_is_there_after_reopening_sorted_by_key(place: &impl Place) {
+fn what_was_applied_is_there_after_reopening_sorted_by_key(place: &impl StorageLocation) {
     place.open().apply(&[Change::put("b", "2"), Change::put("a", "1"), Change::put("é", "three\n")]).unwrap();
     assert_eq!(place.open().load().unwrap(), pairs(&[("a", "1"), ("b", "2"), ("é", "three\n")]));
 }
 
-fn later_changes_win_over_earlier_ones_also_within_a_batch(place: &impl Place) {
+fn later_changes_win_over_earlier_ones_also_within_a_batch(place: &impl StorageLocation) {
     let mut storage = place.open();
     storage.apply(&[Change::put("a", "1"), Change::put("a", "2"), Change::put("b", "")]).unwrap();
     storage.apply(&[Change::remove("a"), Change::put("a", "3"), Change::remove("nobody")]).unwrap();
@@ -49,7 +49,7 @@ fn later_changes_win_over_earlier_ones_also_within_a_batch(place: &impl Place) {
     assert_eq!(place.open().load().unwrap(), []);
 }
 
-fn many_batches_come_back_as_they_were(place: &impl Place) {
+fn many_batches_come_back_as_they_were(place: &impl StorageLocation) {
     let mut storage = place.open();
     for number in 0..300 {
         let key = format!("{:03}", number % 50);
@@ -67,12 +67,12 @@ macro_rules! suite {
             use super::*;
 
             #[test]
-            fn in_memory() {
+            fn memory_storage_passes_the_storage_suite() {
                 super::$case(&MemoryStorage::default());
             }
 
             #[test]
-            fn in_a_directory() {
+            fn file_storage_passes_the_storage_suite() {
                 super::$case(&Directory(tempfile::tempdir().unwrap()));
             }
         }
@@ -87,10 +87,10 @@ suite! {
 }
 
 #[test]
-fn a_directory_is_used_by_one_at_a_time() {
+fn storage_directory_is_locked_by_one_client() {
     let directory = tempfile::tempdir().unwrap();
     let first = FileStorage::open(directory.path()).unwrap();
-    assert!(matches!(FileStorage::open(directory.path()), Err(StorageError::InUse(_))));
+    assert!(matches!(FileStorage::open(directory.path()), Err(StorageError::CurrentToken(_))));
     drop(first);
     assert!(FileStorage::open(directory.path()).is_ok());
 }

@@ -1,38 +1,38 @@
 //! Bodies of HTTP answers; some frames share them. Unknown fields are ignored.
 
-use bluetick_core::{ConversationId, ConversationKind, MessageId, ReadState, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, ConversationKind, MessageId, Seq, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 use super::text;
 
 /// A read state: everything up to these seqs was delivered and read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub struct Marks {
+pub struct ReadState {
     #[serde(with = "text::seq")]
     pub last_delivered_seq: Seq,
     #[serde(with = "text::seq")]
     pub last_read_seq: Seq,
 }
 
-impl Marks {
+impl ReadState {
     /// A read state with everything up to `seq` read, and therefore delivered.
-    pub fn read_up_to(seq: Seq) -> Marks {
-        Marks { last_delivered_seq: seq, last_read_seq: seq }
+    pub fn read_up_to(seq: Seq) -> ReadState {
+        ReadState { last_delivered_seq: seq, last_read_seq: seq }
     }
 
     /// The maximum of both read states. A read state only moves forward.
     #[must_use]
-    pub fn furthest(self, other: Marks) -> Marks {
-        Marks {
+    pub fn furthest(self, other: ReadState) -> ReadState {
+        ReadState {
             last_delivered_seq: self.last_delivered_seq.max(other.last_delivered_seq),
             last_read_seq: self.last_read_seq.max(other.last_read_seq),
         }
     }
 }
 
-impl From<Marks> for ReadState {
-    fn from(marks: Marks) -> ReadState {
-        ReadState { delivered: marks.last_delivered_seq, read: marks.last_read_seq }
+impl From<ReadState> for bluetick_types::ReadState {
+    fn from(marks: ReadState) -> bluetick_types::ReadState {
+        bluetick_types::ReadState { delivered: marks.last_delivered_seq, read: marks.last_read_seq }
     }
 }
 
@@ -166,9 +166,9 @@ pub struct InboxEntry {
     #[serde(with = "text::seq")]
     pub first_seq: Seq,
     /// This user's read state.
-    pub my_status: Marks,
+    pub my_status: ReadState,
     /// The peer's read state. In a group, that of the member furthest behind.
-    pub peer_status: Marks,
+    pub peer_status: ReadState,
     pub muted: bool,
     pub pinned: bool,
     pub archived: bool,
@@ -224,8 +224,8 @@ pub struct ConversationDetail {
     #[serde(flatten)]
     pub conversation: ConversationBody,
     pub unread: u64,
-    pub my_status: Marks,
-    pub peer_status: Marks,
+    pub my_status: ReadState,
+    pub peer_status: ReadState,
     pub muted: bool,
     pub pinned: bool,
     pub archived: bool,
@@ -279,7 +279,7 @@ pub struct MemberStatus {
     #[serde(with = "text::spelled")]
     pub user_id: UserId,
     #[serde(flatten)]
-    pub marks: Marks,
+    pub marks: ReadState,
     #[serde(with = "text::seq")]
     pub joined_seq: Seq,
 }

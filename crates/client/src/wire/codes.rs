@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_of_the_server_has_the_remedy_the_server_names() {
+    fn error_codes_have_the_remedies_of_the_server() {
         for code in ErrorCode::ALL {
             let named = match code.remedy() {
                 bluetick_wire::Remedy::Retry => Remedy::Retry,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_close_codes_that_matter_are_the_servers() {
+    fn close_codes_match_the_server() {
         for (code, of_server) in [
             (CloseCode::FRAME_TOO_LARGE, bluetick_wire::CloseCode::FrameTooLarge),
             (CloseCode::RESTARTING, bluetick_wire::CloseCode::Restarting),

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use bluetick_core::{ConversationId, MessageId, Seq, Timestamp, UserId};
+use bluetick_types::{ConversationId, MessageId, Seq, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use super::bodies::{InboxEntry, Marks, Message, Presence};
+use super::bodies::{InboxEntry, Message, Presence, ReadState};
 use super::text;
 
 /// A frame from the client to the server. Not `Debug`, because it holds tokens and message content.
@@ -280,7 +280,7 @@ pub struct Status {
     #[serde(with = "text::spelled")]
     pub user_id: UserId,
     #[serde(flatten)]
-    pub marks: Marks,
+    pub marks: ReadState,
     /// The user's unread count. Sent only to the user's own devices, and only if the server has it
     /// at hand.
     #[serde(default)]
@@ -293,7 +293,7 @@ pub struct AllMarks {
     #[serde(with = "text::spelled")]
     pub conversation_id: ConversationId,
     #[serde(flatten)]
-    pub marks: Marks,
+    pub marks: ReadState,
 }
 
 /// A member is typing.
@@ -349,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_send_by_hand_says_what_serde_would(
+        fn hand_written_send_frame_equals_serde(
             id in "[!-~]{1,20}",
             content in any::<String>(),
             content_type in prop::option::of("[!-~]{1,9}"),

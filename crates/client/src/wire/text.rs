@@ -46,7 +46,7 @@ pub mod spelled_if_any {
 
 /// Message ids as JSON strings. Accepts the server's own ids of notices, which `FromStr` rejects.
 pub mod message_id {
-    use bluetick_core::MessageId;
+    use bluetick_types::MessageId;
 
     use super::*;
 
@@ -60,7 +60,7 @@ pub mod message_id {
 }
 
 pub mod seq {
-    use bluetick_core::Seq;
+    use bluetick_types::Seq;
 
     use super::*;
 
@@ -74,7 +74,7 @@ pub mod seq {
 }
 
 pub mod seq_if_any {
-    use bluetick_core::Seq;
+    use bluetick_types::Seq;
 
     use super::*;
 
@@ -91,7 +91,7 @@ pub mod seq_if_any {
 }
 
 pub mod moment {
-    use bluetick_core::Timestamp;
+    use bluetick_types::Timestamp;
 
     use super::*;
 
@@ -105,7 +105,7 @@ pub mod moment {
 }
 
 pub mod moment_if_any {
-    use bluetick_core::Timestamp;
+    use bluetick_types::Timestamp;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 use bluetick_core::{ConversationId, ReceiptKind, Refusal};
 
 use crate::dice::Dice;
-use crate::model::{Deed, Model, Name};
+use crate::model::{Model, Name, Operation};
 use crate::world::{assert_refused, ticks};
 use crate::{Harness, World};
 
@@ -47,7 +47,7 @@ async fn step<H: Harness>(
     id: ConversationId,
     model: &Model,
     dice: &mut Dice,
-) -> Option<Deed> {
+) -> Option<Operation> {
     let (name, other) = (dice.one_of(&EVERYBODY), dice.one_of(&EVERYBODY));
     let (inside, other_inside) = (model.person(name).is_some(), model.person(other).is_some());
     let kind = dice.one_of(&[ReceiptKind::Delivered, ReceiptKind::Read]);
@@ -63,25 +63,25 @@ async fn step<H: Harness>(
         }
         0..40 => {
             world.sent(id, name, &format!("m{}", model.head())).await;
-            Some(Deed::Sent { by: name })
+            Some(Operation::Sent { by: name })
         }
         40..80 => {
             world.apply_receipt(id, name, kind, seq).await.unwrap();
-            Some(Deed::Marked { name, kind, seq })
+            Some(Operation::Marked { name, kind, seq })
         }
         80..90 => {
             let hides = dice.coin();
             world.hide_reads(id, name, hides).await;
-            Some(Deed::Hid { name, hides })
+            Some(Operation::Hid { name, hides })
         }
         90..96 if !other_inside => {
             world.add(id, name, &[other]).await.unwrap();
-            Some(Deed::Joined { by: name, name: other })
+            Some(Operation::Joined { by: name, name: other })
         }
         // The first member never leaves, so that the group always has a member.
         96.. if name != EVERYBODY[0] => {
             world.remove(id, name, name).await.unwrap();
-            Some(Deed::Left { by: name, name })
+            Some(Operation::Left { by: name, name })
         }
         _ => None,
     }

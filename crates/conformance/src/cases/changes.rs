@@ -6,7 +6,7 @@ use bluetick_core::ports::{Change, Origin, ReadStateMoved, Receipt};
 use bluetick_core::{ConversationId, ReceiptKind, Seq, UserId};
 
 use crate::cases::at_once;
-use crate::recorder::Heard;
+use crate::recorder::Published;
 use crate::world::{MUTE, PIN, Ticks, ticks};
 use crate::{Harness, World};
 
@@ -74,7 +74,8 @@ pub async fn a_reply_that_reads_something_new_is_heard_after_its_message<H: Harn
     reply.origin = Some(Origin(7));
     world.append(reply).await.unwrap();
     let everything = world.recorder.everything(id);
-    let [.., Heard::Message(message), Heard::Change(Change::ReadState(moved))] = &everything[..] else {
+    let [.., Published::Message(message), Published::Change(Change::ReadState(moved))] = &everything[..]
+    else {
         panic!("the reply, then what it means, and not {everything:?}")
     };
     assert_eq!(message.message.seq, Seq::new(3));
@@ -152,12 +153,12 @@ pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harn
     let mut senders = Vec::new();
     for heard in world.recorder.everything(id) {
         match heard {
-            Heard::Message(committed) => senders.push(committed.message.sender.clone()),
-            Heard::Change(Change::ReadState(ReadStateMoved { user, own, origin: None, .. })) => {
+            Published::Message(committed) => senders.push(committed.message.sender.clone()),
+            Published::Change(Change::ReadState(ReadStateMoved { user, own, origin: None, .. })) => {
                 let reply = usize::try_from(own.read.get()).unwrap();
                 assert_eq!(senders.get(reply), Some(&user), "behind the reply it follows from");
             }
-            Heard::Change(_) => {}
+            Published::Change(_) => {}
         }
     }
 }
@@ -172,9 +173,9 @@ fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)
     let (mut joined, mut head) = (Vec::new(), 0);
     for heard in world.recorder.everything(id) {
         match heard {
-            Heard::Message(committed) => head = committed.message.seq.get(),
-            Heard::Change(Change::Joined { user, .. }) => joined.push((user, head)),
-            Heard::Change(_) => {}
+            Published::Message(committed) => head = committed.message.seq.get(),
+            Published::Change(Change::Joined { user, .. }) => joined.push((user, head)),
+            Published::Change(_) => {}
         }
     }
     joined.sort();

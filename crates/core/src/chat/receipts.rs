@@ -5,7 +5,8 @@ use crate::ports::{Receipt, SetPreferences, Statuses};
 use crate::{ConversationId, InboxEntry, PreferenceChange, ReadState, ReceiptCounts, Seq, UserId};
 
 impl Chat {
-    /// Applies a receipt of a device. See [`Store::apply_receipt`](crate::ports::Store::apply_receipt).
+    /// Applies a receipt of a device. See
+    /// [`Store::apply_receipt`](crate::ports::Store::apply_receipt).
     pub async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, ChatError> {
         Ok(self.store.apply_receipt(receipt).await?)
     }

@@ -4,17 +4,16 @@ mod archive;
 mod commit;
 mod fleet;
 mod observer;
-mod random;
 mod store;
 
 pub use archive::{
     Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Backup, BackupReport, ColdCount,
     Erase, EraseReport, EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
 };
+pub use bluetick_types::{Random, SystemRandom};
 pub use commit::{Change, CommitListener, Committed, NoListener, Origin, ReadStateMoved};
 pub use fleet::{Ephemeral, Fleet, FleetCounters, NoFleet};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
-pub use random::{Random, SystemRandom};
 pub use store::{
     Accepted, AddMembers, Append, Appended, Behind, Creation, Health, MemberStatus, Missed, NewConversation,
     Opened, Position, Receipt, RemoveMember, SetPreferences, Statuses, Store, UserUpdate,

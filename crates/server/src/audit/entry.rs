@@ -172,8 +172,9 @@ impl CommandLine {
     /// Reads the user of this process from `/proc` and the environment.
     pub fn of_this_process() -> CommandLine {
         use std::os::unix::fs::MetadataExt;
-        let named =
-            |variable: &str| std::env::var(variable).ok().map(|name| tame(&name, CommandLine::NAME_LETTERS));
+        let named = |variable: &str| {
+            std::env::var(variable).ok().map(|name| sanitize(&name, CommandLine::NAME_LETTERS))
+        };
         let uid = std::fs::metadata("/proc/self").ok().map(|own| own.uid());
         let name = named("USER").or_else(|| named("LOGNAME"));
         CommandLine { uid, name, sudo_by: named("SUDO_USER") }
@@ -181,13 +182,13 @@ impl CommandLine {
 
     /// Returns the value for [`CommandLine::HEADER`].
     pub fn in_a_header(&self) -> String {
-        serde_json::to_string(self).expect("a number and two names")
+        serde_json::to_string(self).expect("a number and two strings always serialize")
     }
 
     /// Parses the header and sanitizes the names. Returns `None` if the header is malformed.
     pub(crate) fn from_header(text: &str) -> Option<CommandLine> {
         let CommandLine { uid, name, sudo_by } = serde_json::from_str(text).ok()?;
-        let tamed = |name: Option<String>| name.map(|name| tame(&name, CommandLine::NAME_LETTERS));
+        let tamed = |name: Option<String>| name.map(|name| sanitize(&name, CommandLine::NAME_LETTERS));
         Some(CommandLine { uid, name: tamed(name), sudo_by: tamed(sudo_by) })
     }
 }
@@ -205,7 +206,7 @@ impl Who {
 
 /// Sanitizes untrusted text: keeps printable ASCII only, at most `most` characters. This prevents
 /// forged lines and terminal escape sequences.
-pub(crate) fn tame(text: &str, most: usize) -> String {
+pub(crate) fn sanitize(text: &str, most: usize) -> String {
     text.chars().filter(|letter| letter.is_ascii_graphic() || *letter == ' ').take(most).collect()
 }
 
@@ -248,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_when_what_how_to_whom_and_by_whom() {
+    fn entry_serializes_all_fields_in_order() {
         let entry = Entry {
             at: Timestamp::from_millis(1_800_000_000_250),
             act: Act::UserRevoke,
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_command_it_is_comes_through_a_header_and_nonsense_does_not() {
+    fn command_line_user_round_trips_and_malformed_header_is_ignored() {
         let who = CommandLine { uid: Some(1_000), name: Some("carol".into()), sudo_by: None };
         assert_eq!(CommandLine::from_header(&who.in_a_header()), Some(who));
         let tricky = CommandLine::from_header(r#"{"uid":0,"name":"a\nb\u001b"}"#).unwrap();
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn dates_are_those_of_the_calendar() {
+    fn days_convert_to_gregorian_dates() {
         for (days, expected) in [
             (0, (1970, 1, 1)),
             (-1, (1969, 12, 31)),
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_strangers_say_cannot_move_a_cursor_or_begin_a_line() {
-        assert_eq!(tame("1.2.3.4\u{1b}[2J\n{\"at\"", 12), "1.2.3.4[2J{\"");
+    fn untrusted_text_loses_control_characters() {
+        assert_eq!(sanitize("1.2.3.4\u{1b}[2J\n{\"at\"", 12), "1.2.3.4[2J{\"");
     }
 }

@@ -2,13 +2,13 @@
 //! trail.
 
 use std::num::NonZeroU64;
-use std::sync::Mutex;
 
 use bluetick_core::Timestamp;
+use parking_lot::Mutex;
 
 /// Maximum number of wrong admin keys per minute with an audit entry of their own. A larger number
 /// lets an attacker rotate other entries out of the trail.
-const MOST: u32 = 10;
+const MAX_ENTRIES_PER_MINUTE: u32 = 10;
 /// One minute in milliseconds.
 const MINUTE_MS: i64 = 60_000;
 
@@ -16,42 +16,42 @@ const MINUTE_MS: i64 = 60_000;
 #[derive(Default)]
 pub(crate) struct FailedKeys(Mutex<Minute>);
 
-/// The counters of the current minute. `left_out` continues into the next one.
+/// The counters of the current minute. `omitted` continues into the next one.
 #[derive(Default)]
 struct Minute {
     number: i64,
     written: u32,
-    left_out: u64,
+    omitted: u64,
 }
 
 impl FailedKeys {
     /// Counts a wrong key. Returns `None` if it gets no entry, else the number of keys omitted
     /// since the last entry.
-    pub fn note(&self, now: Timestamp) -> Option<u64> {
-        let mut minute = self.0.lock().expect("nothing panics while it holds the lock");
+    pub fn record(&self, now: Timestamp) -> Option<u64> {
+        let mut minute = self.0.lock();
         let number = now.millis().div_euclid(MINUTE_MS);
         if minute.number != number {
             (minute.number, minute.written) = (number, 0);
         }
-        if minute.written == MOST {
-            minute.left_out += 1;
+        if minute.written == MAX_ENTRIES_PER_MINUTE {
+            minute.omitted += 1;
             return None;
         }
         minute.written += 1;
-        Some(std::mem::take(&mut minute.left_out))
+        Some(std::mem::take(&mut minute.omitted))
     }
 
     /// Counts a wrong key above the limit of its address, which gets no entry.
-    pub fn leave_out(&self) {
-        self.0.lock().expect("nothing panics while it holds the lock").left_out += 1;
+    pub fn omit(&self) {
+        self.0.lock().omitted += 1;
     }
 
     /// Returns and resets the number of omitted keys that no entry has reported. The server calls
     /// it periodically and at shutdown, because there may be no later wrong key to report them
     /// with.
-    pub fn left_out(&self) -> Option<NonZeroU64> {
-        let mut minute = self.0.lock().expect("nothing panics while it holds the lock");
-        NonZeroU64::new(std::mem::take(&mut minute.left_out))
+    pub fn take_omitted(&self) -> Option<NonZeroU64> {
+        let mut minute = self.0.lock();
+        NonZeroU64::new(std::mem::take(&mut minute.omitted))
     }
 }
 
@@ -60,14 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ten_in_a_minute_are_written_down_and_the_rest_is_counted() {
+    fn ten_wrong_keys_per_minute_get_an_entry_and_the_rest_are_counted() {
         let keys = FailedKeys::default();
-        let at = |millis| keys.note(Timestamp::from_millis(millis));
+        let at = |millis| keys.record(Timestamp::from_millis(millis));
         assert!((0..10).all(|second| at(second * 1_000) == Some(0)));
         assert!((0..90).all(|_| at(59_999).is_none()));
         assert_eq!((at(60_000), at(60_000)), (Some(90), Some(0)));
-        assert_eq!(keys.left_out(), None);
+        assert_eq!(keys.take_omitted(), None);
         assert_eq!((0..10).filter(|_| at(60_000).is_none()).count(), 2);
-        assert_eq!((keys.left_out(), keys.left_out()), (NonZeroU64::new(2), None));
+        assert_eq!((keys.take_omitted(), keys.take_omitted()), (NonZeroU64::new(2), None));
     }
 }

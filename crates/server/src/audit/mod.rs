@@ -9,8 +9,8 @@ mod failed_keys;
 mod settings;
 mod trail;
 
-pub(crate) use entry::tame;
+pub(crate) use entry::sanitize;
 pub use entry::{Act, CommandLine, Entry, Outcome, Subject, Who};
 pub(crate) use failed_keys::FailedKeys;
 pub use settings::AuditSettings;
-pub use trail::{Trail, Unwritten};
+pub use trail::{AuditWriteError, Trail};

@@ -5,10 +5,12 @@ use std::io::{self, Write};
 use std::mem;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use thiserror::Error;
 use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
 
 use super::{AuditSettings, Entry};
 
@@ -17,14 +19,16 @@ use super::{AuditSettings, Entry};
 /// another process rotates it.
 #[derive(Debug)]
 pub struct Trail {
-    place: Place,
+    destination: TrailDestination,
     /// Entries that wait for the disk. At most one per request in flight.
-    queue: Mutex<Queue>,
+    queue: Mutex<TrailQueue>,
+    /// The blocking task that writes the queue, while it runs.
+    writes: TaskTracker,
 }
 
 /// The destination of the trail.
 #[derive(Debug)]
-enum Place {
+enum TrailDestination {
     Off,
     Stderr,
     File { path: PathBuf, rotate_bytes: u64, keep_files: u32 },
@@ -32,10 +36,10 @@ enum Place {
 
 /// Entries that are not durable yet, and the calls that wait for them.
 #[derive(Debug, Default)]
-struct Queue {
+struct TrailQueue {
     /// Serialized entries.
     lines: Vec<u8>,
-    waiting: Vec<oneshot::Sender<Result<(), Unwritten>>>,
+    waiters: Vec<oneshot::Sender<Result<(), AuditWriteError>>>,
     /// A blocking task is writing the queue.
     is_being_written: bool,
 }
@@ -43,87 +47,94 @@ struct Queue {
 /// The entry could not be written. The caller must not perform the act.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the audit trail cannot be written: {0}")]
-pub struct Unwritten(String);
+pub struct AuditWriteError(String);
 
 impl Trail {
     pub fn new(settings: &AuditSettings, data_dir: &Path) -> Trail {
-        let place = match settings.file.as_str() {
-            "off" => Place::Off,
-            "stderr" => Place::Stderr,
-            file => Place::File {
+        let destination = match settings.file.as_str() {
+            "off" => TrailDestination::Off,
+            "stderr" => TrailDestination::Stderr,
+            file => TrailDestination::File {
                 path: data_dir.join(file),
                 rotate_bytes: settings.rotate_bytes,
                 keep_files: settings.keep_files,
             },
         };
-        Trail { place, queue: Mutex::default() }
+        Trail { destination, queue: Mutex::default(), writes: TaskTracker::new() }
     }
 
     /// Creates a trail that discards all entries, for tests.
     pub fn off() -> Trail {
-        Trail { place: Place::Off, queue: Mutex::default() }
+        Trail { destination: TrailDestination::Off, queue: Mutex::default(), writes: TaskTracker::new() }
     }
 
     /// Appends an entry and returns when it is durable. Concurrent calls share one sync. Returns an
     /// error if the entry could not be written or the runtime stops.
-    pub async fn write(self: &Arc<Self>, entry: &Entry) -> Result<(), Unwritten> {
-        if matches!(self.place, Place::Off) {
+    pub async fn write(self: &Arc<Self>, entry: &Entry) -> Result<(), AuditWriteError> {
+        if matches!(self.destination, TrailDestination::Off) {
             return Ok(());
         }
-        let (told, written) = oneshot::channel();
+        let (result_sender, written) = oneshot::channel();
+        let line = line(entry);
         let is_first = {
             let mut queue = self.queue();
-            queue.lines.extend_from_slice(&line(entry));
-            queue.waiting.push(told);
+            queue.lines.extend_from_slice(&line);
+            queue.waiters.push(result_sender);
             !mem::replace(&mut queue.is_being_written, true)
         };
         if is_first {
             let trail = Arc::clone(self);
-            tokio::task::spawn_blocking(move || trail.write_queue());
+            self.writes.spawn_blocking(move || trail.write_queue());
         }
-        written.await.unwrap_or_else(|_| Err(Unwritten("the server stops".into())))
+        written.await.unwrap_or_else(|_| Err(AuditWriteError("the server is stopping".into())))
+    }
+
+    /// Waits until the queued entries are written, also those whose caller is gone.
+    pub(crate) async fn flush(&self) {
+        self.writes.close();
+        self.writes.wait().await;
     }
 
     /// Appends an entry and blocks until it is durable. For command-line programs.
-    pub fn write_now(&self, entry: &Entry) -> Result<(), Unwritten> {
+    pub fn write_now(&self, entry: &Entry) -> Result<(), AuditWriteError> {
         self.append(&line(entry))
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().expect("nothing panics while it holds the lock")
+    fn queue(&self) -> MutexGuard<'_, TrailQueue> {
+        self.queue.lock()
     }
 
     /// Writes the queue in batches until it is empty. Runs on a blocking thread.
     fn write_queue(&self) {
         loop {
-            let (lines, waiting) = {
+            let (lines, waiters) = {
                 let mut queue = self.queue();
-                if queue.waiting.is_empty() {
+                if queue.waiters.is_empty() {
                     queue.is_being_written = false;
                     return;
                 }
-                (mem::take(&mut queue.lines), mem::take(&mut queue.waiting))
+                (mem::take(&mut queue.lines), mem::take(&mut queue.waiters))
             };
             let written = self.append(&lines);
             if let Err(error) = &written {
-                tracing::error!(%error, "an administrative act was refused, since it could not be written down");
+                tracing::error!(%error, "audit trail write failed; the act was refused");
             }
-            for told in waiting {
-                let _gone = told.send(written.clone());
+            for result_sender in waiters {
+                let _gone = result_sender.send(written.clone());
             }
         }
     }
 
     /// Writes a batch to the destination, and rotates the file first if needed.
-    fn append(&self, lines: &[u8]) -> Result<(), Unwritten> {
-        let failed = |error: io::Error| match &self.place {
-            Place::File { path, .. } => Unwritten(format!("{}: {error}", path.display())),
-            _ => Unwritten(error.to_string()),
+    fn append(&self, lines: &[u8]) -> Result<(), AuditWriteError> {
+        let failed = |error: io::Error| match &self.destination {
+            TrailDestination::File { path, .. } => AuditWriteError(format!("{}: {error}", path.display())),
+            _ => AuditWriteError(error.to_string()),
         };
-        match &self.place {
-            Place::Off => Ok(()),
-            Place::Stderr => io::stderr().write_all(lines).map_err(failed),
-            Place::File { path, rotate_bytes, keep_files } => {
+        match &self.destination {
+            TrailDestination::Off => Ok(()),
+            TrailDestination::Stderr => io::stderr().write_all(lines).map_err(failed),
+            TrailDestination::File { path, rotate_bytes, keep_files } => {
                 rotate(path, lines.len() as u64, *rotate_bytes, *keep_files).map_err(failed)?;
                 append(path, lines).map_err(failed)
             }
@@ -133,7 +144,7 @@ impl Trail {
 
 /// Serializes an entry as one line.
 fn line(entry: &Entry) -> Vec<u8> {
-    let mut line = serde_json::to_vec(entry).expect("an entry holds strings and numbers only");
+    let mut line = serde_json::to_vec(entry).expect("audit entries always serialize");
     line.push(b'\n');
     line
 }
@@ -149,18 +160,18 @@ fn rotate(path: &Path, more: u64, rotate_bytes: u64, keep_files: u32) -> io::Res
     if length == 0 || length + more <= rotate_bytes {
         return Ok(());
     }
-    let aside = |number: u32| {
+    let rotated = |number: u32| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{number}"));
         PathBuf::from(name)
     };
     for number in (1..keep_files).rev() {
-        match fs::rename(aside(number), aside(number + 1)) {
+        match fs::rename(rotated(number), rotated(number + 1)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
     }
-    fs::rename(path, aside(1))
+    fs::rename(path, rotated(1))
 }
 
 /// Appends in one write call, so that lines of several processes do not interleave. After a partial
@@ -218,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn many_at_once_are_all_there_when_they_are_told_so_for_the_owners_eyes_alone() {
+    async fn concurrent_writes_are_all_durable_in_a_file_with_mode_0600() {
         let directory = tempfile::tempdir().unwrap();
         let trail = trail(&directory.path().join("new"), 1 << 20, 3);
         let writing = (0..200).map(|number| {
@@ -231,8 +242,17 @@ mod tests {
         assert_eq!(fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
+    #[tokio::test(flavor = "multi_thread")]
+    async fn flush_waits_for_an_entry_whose_caller_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let trail = trail(directory.path(), 1 << 20, 2);
+        assert!(futures_util::FutureExt::now_or_never(trail.write(&entry("1"))).is_none());
+        trail.flush().await;
+        assert_eq!(ids(&directory.path().join("audit.log")), ["1"]);
+    }
+
     #[test]
-    fn a_full_file_is_put_aside_and_only_so_many_are_kept() {
+    fn full_file_is_rotated_and_old_files_are_deleted() {
         let directory = tempfile::tempdir().unwrap();
         let line_bytes = line(&entry("0")).len() as u64;
         let trail = trail(directory.path(), 2 * line_bytes, 2);
@@ -249,7 +269,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn where_it_cannot_be_written_that_is_said_with_the_file() {
+    async fn write_error_names_the_file_and_later_writes_recover() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir(directory.path().join("audit.log")).unwrap();
         let trail = trail(directory.path(), 1 << 20, 2);

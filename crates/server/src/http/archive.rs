@@ -14,7 +14,7 @@ use super::extract::{JobPath, SmallPayload};
 use super::operator::Operator;
 use super::reply;
 use crate::app::App;
-use crate::archivist::{Asker, Task};
+use crate::archiver::{JobOrigin, Task};
 use crate::audit::{Act, Subject};
 use crate::problem::Problem;
 
@@ -28,7 +28,7 @@ use crate::problem::Problem;
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(super) async fn show(State(app): State<Arc<App>>, _operator: Operator) -> Result<Response, Problem> {
-    Ok(reply::json(StatusCode::OK, &app.archivist.status().await?))
+    Ok(reply::json(StatusCode::OK, &app.archiver.status().await?))
 }
 
 /// Get a job
@@ -46,7 +46,7 @@ pub(super) async fn show_job(
     _operator: Operator,
     JobPath(job_id): JobPath,
 ) -> Result<Response, Problem> {
-    let job = app.archivist.job(&job_id);
+    let job = app.archiver.job(&job_id);
     let job = job.ok_or_else(|| Problem::new(ErrorCode::NotFound, "no such job is remembered"))?;
     Ok(reply::json(StatusCode::OK, &job))
 }
@@ -130,7 +130,7 @@ pub(super) async fn begin(
 ) -> Result<Response, Problem> {
     let _work = app.lifecycle.begin_work()?;
     let begun = operator.begins_with(app, act, subject, detail_of(&task)).await?;
-    let job = async { Ok(app.archivist.begin(task, Asker::Operator)?.first_word().await?) }.await;
+    let job = async { Ok(app.archiver.start(task, JobOrigin::Operator)?.first_report().await?) }.await;
     let detail = job.as_ref().map_or(json!({}), |job_id| json!({ "job_id": job_id }));
     let job_id = begun.with(detail).ended(job).await?;
     Ok(reply::json(StatusCode::ACCEPTED, &JobBegunBody { job_id }))

@@ -11,7 +11,7 @@ use super::archive::begin;
 use super::extract::SmallPayload;
 use super::operator::Operator;
 use crate::app::App;
-use crate::archivist::Task;
+use crate::archiver::Task;
 use crate::audit::Act;
 use crate::problem::Problem;
 

@@ -1,6 +1,6 @@
-//! Web pages of other origins: those the operator allows may call the API, the browser tells all others no.
+//! CORS: pages of allowed origins may call the API; the browser blocks all other pages.
 //!
-//! Tokens travel in a header that a page has to set itself, so no cookies are involved and none are allowed.
+//! Clients send tokens in a header, so the API needs no cookies and allows no credentials.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
@@ -9,9 +9,14 @@ use bluetick_wire::ErrorCode;
 
 use crate::problem::Problem;
 
+/// Methods that pages of allowed origins may use. A missing method fails in browsers only.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
+/// Request headers that those pages may set.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("authorization, content-type");
+/// Response headers that those pages may read.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after");
+/// Time in seconds for which a browser caches a preflight response. A longer time delays a change
+/// of the allowed origins.
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("600");
 
 /// The origin of the request, if it is one of `allowed`.
@@ -27,8 +32,8 @@ pub(crate) fn is_allowed(origin: &str, allowed: &[String]) -> bool {
 
 /// Answers a CORS preflight: `OPTIONS` with the page's origin and the method it wants to use. No
 /// route handles `OPTIONS`, so no other handler answers it. `origin` is what [`allowed_origin`]
-/// found. A page of another origin gets a refusal that names the setting; the browser shows it in
-/// its network log and does not make the call.
+/// found. A page of another origin gets an error that names the setting. The browser shows the
+/// error in its network log and does not make the call.
 pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -> Option<Response<Body>> {
     let asks = request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ORIGIN)
@@ -66,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allowed_page_may_use_every_method_there_is() {
+    fn cors_methods_include_every_documented_method() {
         let methods = METHODS;
         let allowed: Vec<&str> = methods.to_str().unwrap().split(", ").collect();
         let document = crate::openapi_document();

@@ -1,5 +1,8 @@
 //! `GET /openapi.json`, `GET /asyncapi.json`: the contract, generated from the code that serves it.
 
+mod complete;
+mod errors;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -11,16 +14,14 @@ use serde_json::Value;
 use super::reply;
 use crate::app::{App, Documents};
 
-/// The OpenAPI document of every route, as it is served and committed.
+/// Returns the OpenAPI document of every route, as it is served and committed.
 pub fn openapi_document() -> Value {
     let (_, document) = super::router();
     finish(&document)
 }
 
 fn finish(openapi: &utoipa::openapi::OpenApi) -> Value {
-    let mut document = serde_json::to_value(openapi).expect("the document is plain data");
-    document["x-error-codes"] = bluetick_wire::document::error_codes();
-    document
+    complete::complete(serde_json::to_value(openapi).expect("the document is plain data"))
 }
 
 pub(crate) fn documents(openapi: &utoipa::openapi::OpenApi) -> Documents {
@@ -32,7 +33,9 @@ pub(crate) fn documents(openapi: &utoipa::openapi::OpenApi) -> Documents {
     }
 }
 
-/// This document.
+/// Get the OpenAPI document
+///
+/// Returns the description of the HTTP API: this document. It needs no token.
 #[utoipa::path(
     get, path = "/openapi.json", tag = "pages",
     responses((status = 200, description = "OpenAPI 3.1", body = Object)),
@@ -41,7 +44,9 @@ pub(super) async fn openapi(State(app): State<Arc<App>>) -> Response {
     reply::with_type(StatusCode::OK, "application/json", Body::from(app.documents.openapi.clone()))
 }
 
-/// The frames of the WebSocket.
+/// Get the AsyncAPI document
+///
+/// Returns the description of the frames of the WebSocket. It needs no token.
 #[utoipa::path(
     get, path = "/asyncapi.json", tag = "pages",
     responses((status = 200, description = "AsyncAPI 3.0 with JSON Schemas", body = Object)),

@@ -10,7 +10,8 @@ use crate::problem::Problem;
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.code.status()).expect("the table holds valid statuses");
+        let status =
+            StatusCode::from_u16(self.code.status()).expect("every error code maps to a valid status");
         let mut response = reply::json(status, &ErrorBody::new(self.code, self.message));
         if let Some(wait) = self.retry_after {
             let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
@@ -23,16 +24,16 @@ impl IntoResponse for Problem {
             response.headers_mut().insert(header::UPGRADE, HeaderValue::from_static("websocket"));
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         }
-        // For whoever counts refusals on the way out.
+        // `HttpService` counts refusals by this code.
         response.extensions_mut().insert(self.code);
         response
     }
 }
 
 pub(super) async fn no_route() -> Problem {
-    Problem::new(ErrorCode::NotFound, "there is nothing at this path")
+    Problem::new(ErrorCode::NotFound, "no route has this path")
 }
 
 pub(super) async fn no_method() -> Problem {
-    Problem::new(ErrorCode::MethodNotAllowed, "this path does not know this method")
+    Problem::new(ErrorCode::MethodNotAllowed, "this path does not support this method")
 }

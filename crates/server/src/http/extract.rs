@@ -1,4 +1,4 @@
-//! What calls need from a request: who asks, the body, and the names in the path.
+//! Extractors: the caller, the body and the path parameters of a request.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::limits::UserBudget;
 use crate::problem::Problem;
 use crate::settings::{at_most, seconds};
 
-/// Whoever asks, with a valid token and within their rate.
+/// The authenticated user of a request, within the rate limit.
 pub(crate) struct Caller {
     pub user: UserId,
     /// The token of this call.
@@ -34,14 +34,14 @@ impl FromRequestParts<Arc<App>> for Caller {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Caller, Problem> {
         let token = bearer(&parts.headers)?;
         let claims = app.tokens.verify(token, app.clock.now()).map_err(|error| unauthenticated(&error))?;
-        app.gate.admit(&claims).await?;
+        app.revocation_check.check(&claims).await?;
         let budget = app.budgets.of(&claims.user);
         budget.request()?;
         Ok(Caller { user: claims.user, token: claims.token, budget })
     }
 }
 
-/// The address for which a request counts, where one is known that is no proxy's.
+/// The client address of a request; `None` if a trusted proxy does not name one.
 pub(crate) struct CallerAddress(pub Option<IpAddr>);
 
 impl FromRequestParts<Arc<App>> for CallerAddress {
@@ -49,8 +49,8 @@ impl FromRequestParts<Arc<App>> for CallerAddress {
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<CallerAddress, Infallible> {
         let Peer(peer) =
-            parts.extensions.get().copied().expect("the door says where a connection comes from");
-        Ok(CallerAddress(app.addresses.caller(peer.ip(), &parts.headers)))
+            parts.extensions.get().copied().expect("the listener adds the peer address to every request");
+        Ok(CallerAddress(app.address_limits.caller(peer.ip(), &parts.headers)))
     }
 }
 
@@ -69,7 +69,7 @@ pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, Problem> {
     }
 }
 
-/// Whoever holds a bad token learns only whether it has expired.
+/// The error for an invalid token. It reveals only whether the token has expired.
 fn unauthenticated(error: &TokenError) -> Problem {
     match error {
         TokenError::Expired => Problem::new(ErrorCode::TokenExpired, "the token has expired"),
@@ -77,9 +77,10 @@ fn unauthenticated(error: &TokenError) -> Problem {
     }
 }
 
+/// Timeout for the body when `limits.body_seconds` is 0.
 const FOREVER: Duration = Duration::MAX;
 
-/// The whole body, within its limits of size and time.
+/// The complete body, within its limits of size and time.
 pub(crate) struct Payload(pub Bytes);
 
 impl FromRequest<Arc<App>> for Payload {
@@ -90,10 +91,11 @@ impl FromRequest<Arc<App>> for Payload {
     }
 }
 
-/// The body of a call that names a person and a secret: small, since nobody has said yet who asks.
+/// The body of a call without authentication, such as log-in. Its size limit is small.
 pub(crate) struct SmallPayload(pub Bytes);
 
 impl SmallPayload {
+    /// Maximum size of the body in bytes. Bounds the memory that an unauthenticated client can use.
     const MAX_BYTES: usize = 16 * 1024;
 }
 
@@ -127,7 +129,8 @@ impl Payload {
     }
 }
 
-/// The conversation in the path. What cannot be one is answered like one that the caller is not in.
+/// The conversation in the path. An invalid id gets the same error as a conversation that the
+/// caller is not a member of.
 pub(crate) struct ConversationPath(pub ConversationId);
 
 impl FromRequestParts<Arc<App>> for ConversationPath {
@@ -153,7 +156,7 @@ impl FromRequestParts<Arc<App>> for UserPath {
     }
 }
 
-/// The name of a job in the path, whether there is one or not.
+/// The id of a job in the path. The job need not exist.
 pub(crate) struct JobPath(pub String);
 
 impl FromRequestParts<Arc<App>> for JobPath {
@@ -179,5 +182,5 @@ async fn path_part(parts: &mut Parts, app: &Arc<App>, name: &str) -> Result<Stri
     let not_text = |_| Problem::from(BadInput::new("the path is not UTF-8"));
     let params = RawPathParams::from_request_parts(parts, app).await.map_err(not_text)?;
     let value = params.iter().find(|(param, _)| *param == name).map(|(_, value)| value.to_string());
-    Ok(value.expect("the route names this part"))
+    Ok(value.expect("the path template of the route has this parameter"))
 }

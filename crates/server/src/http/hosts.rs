@@ -23,8 +23,8 @@ pub(crate) enum Hosts {
 }
 
 impl Hosts {
-    /// `listens_on` is `None` for a server without a socket. A server that listens on loopback has no other clients than
-    /// local ones and proxies, so any other name has to be configured.
+    /// `listens_on` is `None` for a server without a socket. A server that listens on loopback has
+    /// only local clients and proxies, so any other name has to be configured.
     pub fn new(settings: &ServerSettings, listens_on: Option<IpAddr>) -> Hosts {
         let is_local = listens_on.is_some_and(|address| address.to_canonical().is_loopback());
         if !is_local && settings.hostnames.is_empty() {
@@ -37,8 +37,9 @@ impl Hosts {
         Hosts::Named { names: names.collect(), address }
     }
 
-    /// Refused with `host_not_allowed` where `Host`, or the authority of an absolute address, is not an accepted name.
-    /// A request without `Host` (HTTP/1.0) is accepted: no browser sends one.
+    /// Returns `host_not_allowed` if `Host`, or the authority of an absolute URI, is not an
+    /// accepted name. Accepts a request without `Host` (HTTP/1.0), because browsers always send
+    /// one.
     pub fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
         let Hosts::Named { names, address } = self else { return Ok(()) };
         let mut hosts = headers.get_all(header::HOST).iter();
@@ -60,7 +61,7 @@ impl Hosts {
     }
 }
 
-/// The name of a host without its port, in lower case and without the dot of a fully qualified name.
+/// Returns the host name without its port, in lower case and without a trailing dot.
 fn name_in(authority: &str) -> String {
     let authority = authority.to_ascii_lowercase();
     if authority.parse::<Ipv6Addr>().is_ok() {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn server_with_hostnames_accepts_the_address_it_listens_on() {
+    fn server_with_hostnames_accepts_its_own_listen_address() {
         let configured = &["chat.example.org"];
         let on_ipv4 = hosts("192.0.2.1", configured, &[]);
         assert!(accepts(&on_ipv4, "/", &["192.0.2.1:8080"]) && accepts(&on_ipv4, "/", &["192.0.2.1"]));

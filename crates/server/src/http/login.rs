@@ -31,17 +31,18 @@ pub(super) async fn login(
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     require_minting(&app)?;
-    app.addresses.login(address)?;
+    app.address_limits.login(address)?;
     let request: LoginRequest = decode(&body)?;
     let user = request.user()?;
     app.budgets.of(&user).login()?;
     // Taken before the password is read. A revocation during the check, such as a password change,
     // then also covers this token.
-    let issued_at = app.gate.issue_at(&user).await?;
+    let issued_at = app.revocation_check.issue_at(&user).await?;
     let stored = app.store.user(&user).await?.and_then(|user| user.password_hash);
     let passwords = Arc::clone(&app.passwords);
     // Same work and same answer for an unknown user and for a wrong password.
-    let matches = app.desk.serve(move || passwords.verify(stored.as_deref(), &request.password)).await?;
+    let matches =
+        app.password_pool.run(move || passwords.verify(stored.as_deref(), &request.password)).await?;
     if !matches {
         return Err(Problem::new(ErrorCode::InvalidCredentials, "user and password do not match"));
     }
@@ -59,7 +60,7 @@ pub(super) async fn token_for(app: &App, user: UserId) -> Result<TokenBody, Prob
 
 /// Mints a token that no earlier revocation covers, even one at this moment.
 pub(super) async fn mint(app: &App, user: UserId, ttl: Duration) -> Result<TokenBody, Problem> {
-    let issued_at = app.gate.issue_at(&user).await?;
+    let issued_at = app.revocation_check.issue_at(&user).await?;
     mint_as_issued(app, user, ttl, issued_at)
 }
 

@@ -37,7 +37,7 @@ pub(super) async fn logout(
         true => Revoked::Through(app.clock.now().max(caller.token.issued_at)),
         false => Revoked::Token(caller.token),
     };
-    app.gate.revoke(&caller.user, what).await?;
+    app.revocation_check.revoke(&caller.user, what).await?;
     Ok(nothing())
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn revoke(
 pub(super) async fn everywhere(app: &App, user: &UserId) -> Result<(), Problem> {
     let mut moment = app.clock.now();
     app.hub.sessions().each_of(user, &mut |session| moment = moment.max(session.token.issued_at));
-    Ok(app.gate.revoke(user, Revoked::Through(moment)).await?)
+    Ok(app.revocation_check.revoke(user, Revoked::Through(moment)).await?)
 }
 
 fn nothing() -> Response {

@@ -10,6 +10,7 @@ use axum::response::Response;
 use super::reply;
 use crate::app::App;
 
+/// Content type of the response. With another type, Prometheus does not parse the metrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Get metrics
@@ -25,7 +26,8 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
         StatusCode::OK,
         OPENMETRICS,
         Body::from(
-            app.metrics.encode(&app.archivist.archive().counters(), app.whereabouts.counters().as_ref()),
+            app.metrics
+                .encode(&app.archiver.archive().counters(), app.presence_directory.counters().as_ref()),
         ),
     )
 }

@@ -1,5 +1,5 @@
-//! The HTTP calls, one file each, and what surrounds all of them. Each route is declared once: the router and the
-//! OpenAPI document come from the same declaration and cannot differ.
+//! The HTTP API: one file per route, and the service around all routes. Each route is declared
+//! once, so the router and the OpenAPI document cannot differ.
 
 mod archive;
 mod assets;
@@ -53,18 +53,19 @@ use crate::ws;
     info(
         title = "Bluetick",
         version = "1",
-        description = "A self-hosted chat backend. Times are milliseconds since the Unix epoch; seqs are integers. \
-            The WebSocket at `/v1/ws` is described in `/asyncapi.json`."
+        description = "Bluetick is a self-hosted chat backend. Times are in milliseconds since the Unix epoch. \
+            A `seq` is an integer: the position of a message in its conversation. \
+            `/asyncapi.json` describes the frames of the WebSocket at `/v1/ws`."
     ),
     modifiers(&Keys),
     tags(
-        (name = "accounts", description = "Signing up, logging in, tokens"),
-        (name = "conversations", description = "Direct chats and groups"),
-        (name = "messages", description = "Sending and reading back"),
-        (name = "ticks", description = "What was delivered and read"),
-        (name = "presence", description = "Who is there"),
-        (name = "operations", description = "For load balancers, monitoring and the operator"),
-        (name = "pages", description = "The web client and the documentation"),
+        (name = "accounts", description = "Sign up, log in, and manage tokens and profiles"),
+        (name = "conversations", description = "Direct conversations, groups, their members and settings"),
+        (name = "messages", description = "Send messages and read the history"),
+        (name = "ticks", description = "Mark messages as delivered and read, and get receipts"),
+        (name = "presence", description = "Whether members are online"),
+        (name = "operations", description = "Health, metrics, archive, backups and erasures, for the operator"),
+        (name = "pages", description = "The web client, the API reference and the API documents"),
     )
 )]
 struct Document;
@@ -74,9 +75,15 @@ struct Keys;
 impl utoipa::Modify for Keys {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let components = document.components.get_or_insert_default();
-        let bearer = || SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
-        components.add_security_scheme("token", bearer());
-        components.add_security_scheme("admin_key", bearer());
+        let bearer = |description: &str| {
+            let mut scheme = Http::new(HttpAuthScheme::Bearer);
+            scheme.description = Some(description.into());
+            SecurityScheme::Http(scheme)
+        };
+        let token = "The access token of a user, from sign-up, log-in or `POST /v1/tokens`.";
+        components.add_security_scheme("token", bearer(token));
+        let admin_key = "The admin key of the operator: the file `admin.key` in the data directory.";
+        components.add_security_scheme("admin_key", bearer(admin_key));
     }
 }
 
@@ -133,9 +140,9 @@ mod tests {
 
     use super::*;
 
-    /// The router tells its paths only when it is printed for debugging.
+    /// The router exposes its paths only in its debug output.
     #[test]
-    fn every_path_the_router_serves_is_documented_and_the_other_way_round() {
+    fn served_paths_equal_documented_paths() {
         let (router, document) = router();
         let printed = format!("{router:?}");
         let served: BTreeSet<&str> = printed.split('"').filter(|text| text.starts_with('/')).collect();

@@ -1,4 +1,4 @@
-//! The operator, and how what it does is written down.
+//! Authenticates the operator by the admin key and writes its acts to the audit trail.
 
 use std::sync::Arc;
 
@@ -11,21 +11,24 @@ use serde_json::{Value, json};
 use super::extract::bearer;
 use super::service::Peer;
 use crate::app::App;
-use crate::audit::{Act, CommandLine, Entry, Outcome, Subject, Unwritten, Who, tame};
+use crate::audit::{Act, AuditWriteError, CommandLine, Entry, Outcome, Subject, Who, sanitize};
 use crate::limits::KeyCheck;
 use crate::metrics::KeyFailure;
 use crate::problem::Problem;
 
-/// The operator, with the admin key.
+/// An operator who presented the admin key.
 pub(crate) struct Operator {
     who: Who,
     request_id: String,
 }
 
-/// Of the header of that name, where it is one.
+/// Header with the request id of the client. An invalid or missing id is replaced.
 const REQUEST_ID: &str = "x-request-id";
+/// Maximum length of a request id in bytes. Bounds the size of an audit entry.
 const REQUEST_ID_BYTES: usize = 64;
+/// Header in which proxies list the client address.
 const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Maximum number of characters of that header in an audit entry.
 const FORWARDED_FOR_BYTES: usize = 128;
 
 impl FromRequestParts<Arc<App>> for Operator {
@@ -35,12 +38,13 @@ impl FromRequestParts<Arc<App>> for Operator {
         let key = bearer(&parts.headers)?;
         let request_id = request_id(&parts.headers).unwrap_or_else(|| app.next_request_id());
         let peer = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
-        let forwarded_for = text(&parts.headers, FORWARDED_FOR).map(|text| tame(text, FORWARDED_FOR_BYTES));
+        let forwarded_for =
+            text(&parts.headers, FORWARDED_FOR).map(|text| sanitize(text, FORWARDED_FOR_BYTES));
         let address = peer.map(|peer| {
             // A trusted proxy that does not name its client counts as the client.
-            app.addresses.caller(peer.ip(), &parts.headers).unwrap_or(peer.ip())
+            app.address_limits.caller(peer.ip(), &parts.headers).unwrap_or(peer.ip())
         });
-        match app.addresses.check_admin_key(address, || app.admin_key.matches(key)).await {
+        match app.address_limits.check_admin_key(address, || app.admin_key.matches(key)).await {
             KeyCheck::Right => {
                 let key = app.admin_key.fingerprint().to_owned();
                 let header = text(&parts.headers, CommandLine::HEADER);
@@ -51,7 +55,7 @@ impl FromRequestParts<Arc<App>> for Operator {
             KeyCheck::TooMany(refused) => {
                 app.metrics.admin_key_failed(KeyFailure::TooMany);
                 // The audit trail counts this key and does not describe it.
-                app.failed_keys.leave_out();
+                app.failed_keys.omit();
                 return Err(refused);
             }
             KeyCheck::Wrong => {}
@@ -75,43 +79,44 @@ fn request_id(headers: &HeaderMap) -> Option<String> {
 }
 
 impl Operator {
-    /// Writes down what is about to be done. Where that fails, it is not done.
+    /// Writes an audit entry before an act. Returns an error if the write fails; the caller must
+    /// then not perform the act.
     pub async fn begins<'a>(
         &self,
         app: &'a App,
         act: Act,
         subject: Option<Subject>,
-    ) -> Result<Begun<'a>, Problem> {
+    ) -> Result<BegunAct<'a>, Problem> {
         self.begins_with(app, act, subject, Value::Null).await
     }
 
-    /// The same, with what else is worth knowing from the beginning on.
+    /// Like [`Operator::begins`], with details.
     pub async fn begins_with<'a>(
         &self,
         app: &'a App,
         act: Act,
         subject: Option<Subject>,
         detail: Value,
-    ) -> Result<Begun<'a>, Problem> {
+    ) -> Result<BegunAct<'a>, Problem> {
         let entry = Entry { detail, ..self.entry(app, act, Outcome::Begun, subject) };
         app.audit.write(&entry).await.map_err(unwritten)?;
-        Ok(Begun { app, entry })
+        Ok(BegunAct { app, entry })
     }
 
-    /// Writes down what is done when its answer goes out, and undone when there is none.
+    /// Writes an audit entry for an act that takes effect only with its response.
     pub async fn does(&self, app: &App, act: Act, subject: Option<Subject>) -> Result<(), Problem> {
         let entry = self.entry(app, act, Outcome::Done, subject);
         app.audit.write(&entry).await.map_err(unwritten)
     }
 
     async fn was_refused(&self, app: &App, parts: &Parts) {
-        let Some(left_out) = app.failed_keys.note(app.clock.now()) else { return };
-        let mut detail = json!({"call": format!("{} {}", parts.method, tame(parts.uri.path(), 128))});
-        if left_out > 0 {
-            detail["others_left_out"] = left_out.into();
+        let Some(take_omitted) = app.failed_keys.record(app.clock.now()) else { return };
+        let mut detail = json!({"call": format!("{} {}", parts.method, sanitize(parts.uri.path(), 128))});
+        if take_omitted > 0 {
+            detail["others_left_out"] = take_omitted.into();
         }
         let entry = self.entry(app, Act::AdminKeyRefused, Outcome::Refused, None);
-        // It is refused whether this can be written down or not; the trail has told the log.
+        // The request is refused even if this write fails. The trail has logged the error.
         let _unwritten = app.audit.write(&Entry { detail, ..entry }).await;
     }
 
@@ -129,14 +134,14 @@ impl Operator {
     }
 }
 
-/// An act that is written down as begun.
-pub(crate) struct Begun<'a> {
+/// An act with an audit entry that says that it has begun.
+pub(crate) struct BegunAct<'a> {
     app: &'a App,
     entry: Entry,
 }
 
-impl Begun<'_> {
-    /// What else is worth knowing, with its end.
+impl BegunAct<'_> {
+    /// Adds details to the final entry.
     pub fn with(mut self, detail: Value) -> Self {
         match (&mut self.entry.detail, detail) {
             (Value::Object(known), Value::Object(more)) => known.extend(more),
@@ -145,7 +150,8 @@ impl Begun<'_> {
         self
     }
 
-    /// Writes down how it ended. It stays as it is where that fails: that it was begun is written down.
+    /// Writes the outcome. If the write fails, the result stands: the trail has the entry of the
+    /// begin.
     pub async fn ended<T>(self, result: Result<T, Problem>) -> Result<T, Problem> {
         let (outcome, reason) = match &result {
             Ok(_) => (Outcome::Done, None),
@@ -154,13 +160,13 @@ impl Begun<'_> {
         };
         let reason = reason.map(|code| code.as_str().to_owned());
         let entry = Entry { at: self.app.clock.now(), outcome, reason, ..self.entry };
-        // The trail has told the log.
+        // The trail has logged the error.
         let _unwritten = self.app.audit.write(&entry).await;
         result
     }
 }
 
-fn unwritten(error: Unwritten) -> Problem {
-    // The operator may know why.
+fn unwritten(error: AuditWriteError) -> Problem {
+    // The caller is the operator, so the message may name the file.
     Problem::new(ErrorCode::AuditUnavailable, error.to_string())
 }

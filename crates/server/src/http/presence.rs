@@ -21,10 +21,10 @@ const MANY_MEMBERS: usize = 100;
 /// Maximum number of members of a large group that are checked for presence, separately for users
 /// connected to this node and all others. It bounds the cost of a call; a lower value misses more
 /// online members.
-const MOST_LOOKED_AT: usize = 1_000;
+const MAX_CHECKED_MEMBERS: usize = 1_000;
 
 /// Number of members whose presence is read concurrently.
-const AT_ONCE: usize = 100;
+const MAX_CONCURRENT_READS: usize = 100;
 
 /// Get the presence of members
 ///
@@ -46,7 +46,7 @@ pub(super) async fn show(
     let view = app.chat.conversation(&caller.user, id).await?;
     let others = view.members.iter().map(|member| &member.user).filter(|user| **user != caller.user);
     let members = if view.members.len() > MANY_MEMBERS {
-        who_is_there(&app, others).await?
+        online_members(&app, others).await?
     } else {
         of_all(&app, &others.collect::<Vec<_>>()).await?
     };
@@ -55,17 +55,17 @@ pub(super) async fn show(
 
 /// Returns the members of a large group who are online and show it, at most [`MANY_MEMBERS`].
 /// Checks users connected to this node first, because they are cheap to find.
-async fn who_is_there<'a>(
+async fn online_members<'a>(
     app: &App,
-    crowd: impl Iterator<Item = &'a UserId>,
+    members: impl Iterator<Item = &'a UserId>,
 ) -> Result<Vec<PresenceBody<'a>>, Problem> {
     let (mut here, mut elsewhere): (Vec<_>, Vec<_>) =
-        crowd.partition(|user| app.hub.sessions().is_online(user));
-    here.truncate(MOST_LOOKED_AT);
-    elsewhere.truncate(MOST_LOOKED_AT);
+        members.partition(|user| app.hub.sessions().is_online(user));
+    here.truncate(MAX_CHECKED_MEMBERS);
+    elsewhere.truncate(MAX_CHECKED_MEMBERS);
     let mut found = Vec::new();
-    for users in here.chunks(AT_ONCE).chain(elsewhere.chunks(AT_ONCE)) {
-        let online = join_all(users.iter().map(|user| app.whereabouts.is_online(user))).await;
+    for users in here.chunks(MAX_CONCURRENT_READS).chain(elsewhere.chunks(MAX_CONCURRENT_READS)) {
+        let online = join_all(users.iter().map(|user| app.presence_directory.is_online(user))).await;
         let there: Vec<_> =
             users.iter().zip(online).filter(|(_, online)| *online).map(|(user, _)| *user).collect();
         // Excludes users who hide their presence: being in the list would reveal it.
@@ -85,6 +85,6 @@ pub(super) async fn of_all<'a>(app: &App, users: &[&'a UserId]) -> Result<Vec<Pr
 
 /// Returns the presence of a user, as others see it.
 pub(super) async fn of<'a>(app: &App, user: &'a UserId) -> Result<PresenceBody<'a>, Problem> {
-    let (profile, online) = join(app.chat.profile(user), app.whereabouts.is_online(user)).await;
+    let (profile, online) = join(app.chat.profile(user), app.presence_directory.is_online(user)).await;
     Ok(PresenceBody::new(user, online, &profile?))
 }

@@ -68,8 +68,8 @@ async fn apply_receipt(
     let request: ReceiptRequest = decode(body)?;
     let _work = app.lifecycle.begin_work()?;
     // No WebSocket sent this receipt, so all connections of the caller are notified.
-    let mark = Receipt { conversation, user: caller.user.clone(), kind, seq: request.seq(), origin: None };
-    let read_state = app.chat.apply_receipt(mark).await;
+    let receipt = Receipt { conversation, user: caller.user.clone(), kind, seq: request.seq(), origin: None };
+    let read_state = app.chat.apply_receipt(receipt).await;
     let counter = if read_state.is_ok() { &app.metrics.marks } else { &app.metrics.marks_refused };
     counter.inc();
     let read_state = read_state?;

@@ -1,4 +1,4 @@
-//! Answers with a body.
+//! Builds responses with a body.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -6,13 +6,13 @@ use axum::response::Response;
 use serde::Serialize;
 
 pub(super) fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    written(status, serde_json::to_vec(body).expect("bodies hold strings and numbers only"))
+    written(status, serde_json::to_vec(body).expect("response bodies always serialize"))
 }
 
-/// JSON that was written already.
+/// A response of serialized JSON.
 pub(super) fn written(status: StatusCode, body: Vec<u8>) -> Response {
     let mut response = with_type(status, "application/json", Body::from(body));
-    // What is answered is for whoever asked, and may be a token.
+    // Responses are private to the caller and may contain a token.
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -1,5 +1,5 @@
-//! What surrounds every call: a panic becomes a 500, a refusal is counted, and every answer is marked as what it
-//! says it is.
+//! The HTTP service around the router: checks the host, converts a panic to a 500, counts refusals
+//! and adds the security headers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use tower_service::Service;
 
 use super::cors;
 use crate::app::App;
-use crate::door::Place;
+use crate::listener::ConnectionPermit;
 use crate::problem::Problem;
 
 #[derive(Clone)]
 pub(crate) struct HttpService {
     router: Router,
     app: Arc<App>,
-    guest: Option<(Peer, Place)>,
+    client: Option<(Peer, ConnectionPermit)>,
 }
 
 /// The other end of the connection: a client, or the proxy in front of this server.
@@ -34,13 +34,13 @@ pub(crate) struct HttpService {
 pub(crate) struct Peer(pub SocketAddr);
 
 impl HttpService {
-    pub fn for_guest(&self, peer: SocketAddr, place: Place) -> HttpService {
-        HttpService { guest: Some((Peer(peer), place)), ..self.clone() }
+    pub fn for_connection(&self, peer: SocketAddr, permit: ConnectionPermit) -> HttpService {
+        HttpService { client: Some((Peer(peer), permit)), ..self.clone() }
     }
 }
 
 pub(crate) fn service(router: Router<Arc<App>>, app: Arc<App>) -> HttpService {
-    HttpService { router: router.with_state(Arc::clone(&app)), app, guest: None }
+    HttpService { router: router.with_state(Arc::clone(&app)), app, client: None }
 }
 
 impl hyper::service::Service<Request<Incoming>> for HttpService {
@@ -49,10 +49,10 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let HttpService { router, app, guest } = self.clone();
-        let place = guest.map(|(peer, place)| {
+        let HttpService { router, app, client } = self.clone();
+        let permit = client.map(|(peer, permit)| {
             request.extensions_mut().insert(peer);
-            place
+            permit
         });
         Box::pin(async move {
             if let Err(refused) = app.hosts.check(request.uri(), request.headers())
@@ -66,7 +66,7 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
             let mut response = match preflight {
                 Some(answer) => answer,
                 None if request.method().is_safe() => answer(router, request).await,
-                None => to_its_end(&app, router, request, place).await,
+                None => run_detached(&app, router, request, permit).await,
             };
             if let Some(code) = response.extensions().get::<ErrorCode>() {
                 app.metrics.rejected(*code);
@@ -75,7 +75,7 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
                 .headers_mut()
                 .insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
             if app.settings.tls.is_on() {
-                // A browser that was here once does not try without TLS again, whoever asks it to.
+                // Browsers that have seen this header refuse to connect without TLS.
                 let year = HeaderValue::from_static("max-age=31536000");
                 response.headers_mut().insert(header::STRICT_TRANSPORT_SECURITY, year);
             }
@@ -92,30 +92,30 @@ fn is_health_check(path: &str) -> bool {
 }
 
 async fn answer(mut router: Router, request: Request<Incoming>) -> Response<Body> {
-    let answered = AssertUnwindSafe(router.call(request.map(Body::new)));
-    match answered.catch_unwind().await {
+    let response_receiver = AssertUnwindSafe(router.call(request.map(Body::new)));
+    match response_receiver.catch_unwind().await {
         Ok(Ok(response)) => response,
-        // The panic's text went to the log with its place, by the panic hook.
+        // The panic hook has logged the message and the location.
         Err(_) => failed(),
     }
 }
 
-/// What changes something is not given up halfway because nobody waits for the answer any more, as everything is that
-/// a connection does by itself. The door owns it, and waits for it when the server stops. It keeps the place of its
-/// connection, so that nobody has more of them under way by hanging up.
-async fn to_its_end(
+/// Runs a call that may write to its end, even if the client disconnects. The listener owns the
+/// task and waits for it at shutdown. The task holds the permit of its connection, so that a client
+/// cannot exceed its limit by disconnecting.
+async fn run_detached(
     app: &App,
     router: Router,
     request: Request<Incoming>,
-    place: Option<Place>,
+    permit: Option<ConnectionPermit>,
 ) -> Response<Body> {
-    let (told, answered) = oneshot::channel();
-    app.lifecycle.attend(Box::pin(async move {
-        let _nobody_waits = told.send(answer(router, request).await);
-        drop(place);
+    let (response_sender, response_receiver) = oneshot::channel();
+    app.lifecycle.spawn_on_listener(Box::pin(async move {
+        let _client_is_gone = response_sender.send(answer(router, request).await);
+        drop(permit);
     }));
-    // Dropped only where the server is cut off, and the connection with it.
-    answered.await.unwrap_or_else(|_| failed())
+    // The sender is dropped only when the server aborts its connections.
+    response_receiver.await.unwrap_or_else(|_| failed())
 }
 
 fn failed() -> Response<Body> {

@@ -34,7 +34,7 @@ pub(super) async fn signup(
         return Err(Problem::new(ErrorCode::SignupDisabled, "sign-up is switched off on this server"));
     }
     login::require_minting(&app)?;
-    app.addresses.login(address)?;
+    app.address_limits.login(address)?;
     let request: SignupRequest = decode(&body)?;
     let id = request.user()?;
     check_new_name(&id).map_err(|invalid| BadInput::field("user_id", invalid))?;
@@ -91,6 +91,6 @@ pub(super) fn check_password(app: &App, user: &UserId, password: &str) -> Result
 
 pub(super) async fn hash(app: &App, password: String) -> Result<Arc<str>, Problem> {
     let passwords = Arc::clone(&app.passwords);
-    let hash = app.desk.serve(move || passwords.hash(&password)).await?;
+    let hash = app.password_pool.run(move || passwords.hash(&password)).await?;
     Ok(hash.into())
 }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_pause_the_burst_is_there_at_once_and_then_only_the_rate() {
+    fn bucket_allows_a_burst_after_a_pause_and_then_only_the_rate() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
         assert_eq!(taken(&bucket, rate, at(0)), 5);
         assert_eq!(taken(&bucket, rate, at(100)), 1);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_when_the_next_one_is_allowed() {
+    fn refusal_returns_the_time_until_the_next_token() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 1));
         assert_eq!(bucket.take(rate, at(0)), Ok(()));
         assert_eq!(bucket.take(rate, at(30)), Err(Duration::from_millis(70)));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn many_are_taken_together_or_not_at_all_and_a_full_bucket_pays_for_anything() {
+    fn take_many_takes_all_or_none_and_succeeds_on_a_full_bucket() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
         assert_eq!(bucket.take_many(3, rate, at(0)), Ok(()));
         assert_eq!(bucket.take_many(3, rate, at(0)), Err(Duration::from_millis(100)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_has_a_token_exactly_when_one_can_be_taken() {
+    fn has_token_is_true_exactly_when_take_succeeds() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
         for now in [0, 0, 0, 0, 0, 0, 99, 100, 100, 250].map(at) {
             let has_token = bucket.has_token(rate, now);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_given_back_can_be_taken_again() {
+    fn returned_tokens_can_be_taken_again() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
         assert_eq!(bucket.take_many(5, rate, at(0)), Ok(()));
         bucket.give_back(2, rate);
@@ -163,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn zero_switches_the_limit_off() {
+    fn rate_of_zero_disables_the_bucket() {
         let (bucket, rate) = (Bucket::default(), Rate::new(0, Duration::from_secs(1), 1));
         assert_eq!(taken(&bucket, rate, at(0)), 1_000);
     }
 
     #[test]
-    fn a_clock_set_back_by_a_year_costs_nobody_anything() {
+    fn clock_set_back_by_a_year_leaves_buckets_full() {
         let rate = Rate::new(10, Duration::from_secs(1), 5);
         let year_ago = at(-365 * 24 * 3_600_000);
         for spent in 1..=5 {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_by_a_moment_costs_that_moment_at_most() {
+    fn clock_set_back_briefly_delays_refill_by_that_time_at_most() {
         let (bucket, rate) = (Bucket::default(), Rate::new(10, Duration::from_secs(1), 5));
         bucket.take(rate, at(0)).unwrap();
         assert_eq!(taken(&bucket, rate, at(-200)), 2);

@@ -2,14 +2,14 @@
 //! them before they do any work.
 
 mod bucket;
+mod limit_table;
 mod network;
-mod passwords;
+mod password_hash_pool;
 mod per_address;
 mod per_user;
-mod table;
 
 pub(crate) use bucket::Rate;
 pub use network::{InvalidNetwork, Network};
-pub(crate) use passwords::PasswordDesk;
-pub(crate) use per_address::{AddressPlace, Addresses, KeyCheck, TurnedAway};
+pub(crate) use password_hash_pool::PasswordHashPool;
+pub(crate) use per_address::{AddressLimits, AddressPermit, ConnectionRefusal, KeyCheck};
 pub(crate) use per_user::{Budgets, Quota, UserBudget};

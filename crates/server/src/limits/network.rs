@@ -78,11 +78,11 @@ impl fmt::Display for Network {
 /// The unit that limits count by: an IPv4 address, or an IPv6 /64 network. The holder of one IPv6
 /// address usually controls its whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Household(IpAddr);
+pub(super) struct AddressGroup(IpAddr);
 
-impl Household {
-    pub fn of(address: IpAddr) -> Household {
-        Household(match address.to_canonical() {
+impl AddressGroup {
+    pub fn of(address: IpAddr) -> AddressGroup {
+        AddressGroup(match address.to_canonical() {
             IpAddr::V6(address) => {
                 let network = address.to_bits() & !u128::from(u64::MAX);
                 Ipv6Addr::from_bits(network).into()
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_what_begins_like_it_and_nothing_else() {
+    fn network_contains_addresses_with_its_prefix_only() {
         for (net, inside, outside) in [
             ("10.0.0.0/8", "10.255.1.2", "11.0.0.1"),
             ("192.0.2.7", "192.0.2.7", "192.0.2.8"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_and_one_that_is_reads_as_it_was_written() {
+    fn invalid_network_is_refused_and_valid_network_round_trips() {
         for bad in ["", "10.0.0.0/33", "::/129", "10.0.0/8", "localhost", "10.0.0.0/", "10.0.0.0/-1", "/8"] {
             assert_eq!(bad.parse::<Network>(), Err(InvalidNetwork), "{bad}");
         }
@@ -130,8 +130,9 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_in_one_ipv6_network_are_one_household() {
-        let same = |one: &str, other: &str| Household::of(address(one)) == Household::of(address(other));
+    fn addresses_in_one_ipv6_64_network_are_one_group() {
+        let same =
+            |one: &str, other: &str| AddressGroup::of(address(one)) == AddressGroup::of(address(other));
         assert!(same("2001:db8:1:2::1", "2001:db8:1:2:ffff::9"));
         assert!(!same("2001:db8:1:2::1", "2001:db8:1:3::1"));
         assert!(same("::ffff:192.0.2.1", "192.0.2.1"));

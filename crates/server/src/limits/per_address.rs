@@ -12,8 +12,8 @@ use bluetick_wire::ErrorCode;
 
 use super::Rate;
 use super::bucket::Bucket;
-use super::network::{Household, Network};
-use super::table::Table;
+use super::limit_table::LimitTable;
+use super::network::{AddressGroup, Network};
 use crate::problem::Problem;
 use crate::settings::{LimitSettings, ServerSettings, at_most};
 
@@ -27,7 +27,7 @@ const BURST_SECONDS: u32 = 4;
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The limit state of all addresses, with the configured rates.
-pub(crate) struct Addresses {
+pub(crate) struct AddressLimits {
     /// Maximum number of open connections per address.
     connections: usize,
     connects: Rate,
@@ -35,19 +35,19 @@ pub(crate) struct Addresses {
     wrong_keys: Rate,
     trusted_proxies: Vec<Network>,
     clock: Arc<dyn Clock>,
-    known: Table<Household, Traffic>,
+    entries: LimitTable<AddressGroup, AddressState>,
 }
 
 /// The limit state of one address.
 #[derive(Default)]
-struct Traffic {
+struct AddressState {
     connections: AtomicUsize,
     connects: Bucket,
     logins: Bucket,
     wrong_keys: Bucket,
     /// Held by the request whose admin key is compared next, after the address has exceeded its
     /// limit of wrong keys.
-    key_turn: tokio::sync::Mutex<()>,
+    key_check_lock: tokio::sync::Mutex<()>,
     /// The server has already logged that this address exceeds a limit.
     reported: AtomicBool,
 }
@@ -67,9 +67,9 @@ pub(crate) enum KeyCheck {
 }
 
 /// A connection permit of an address. Dropping it releases the permit.
-pub(crate) struct AddressPlace(Arc<Traffic>);
+pub(crate) struct AddressPermit(Arc<AddressState>);
 
-impl Drop for AddressPlace {
+impl Drop for AddressPermit {
     fn drop(&mut self) {
         self.0.connections.fetch_sub(1, Ordering::Relaxed);
     }
@@ -77,46 +77,46 @@ impl Drop for AddressPlace {
 
 /// Why the listener refuses a connection of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TurnedAway {
+pub(crate) enum ConnectionRefusal {
     /// The address has the maximum number of open connections.
-    Crowded,
+    TooManyOpen,
     /// The address opens connections too fast. Holds the time until the next one is allowed.
-    TooOften(Duration),
+    TooFast(Duration),
 }
 
-impl From<TurnedAway> for Problem {
-    fn from(reason: TurnedAway) -> Problem {
+impl From<ConnectionRefusal> for Problem {
+    fn from(reason: ConnectionRefusal) -> Problem {
         match reason {
-            TurnedAway::Crowded => {
-                let message = "this address holds as many connections as it may";
+            ConnectionRefusal::TooManyOpen => {
+                let message = "this address has reached its maximum number of connections";
                 let retry_after = Some(Duration::from_secs(5));
                 Problem { retry_after, ..Problem::new(ErrorCode::TooManyConnections, message) }
             }
-            TurnedAway::TooOften(wait) => Problem::rate_limited(wait),
+            ConnectionRefusal::TooFast(wait) => Problem::rate_limited(wait),
         }
     }
 }
 
-impl Addresses {
-    pub fn new(settings: &ServerSettings, limits: &LimitSettings, clock: Arc<dyn Clock>) -> Addresses {
+impl AddressLimits {
+    pub fn new(settings: &ServerSettings, limits: &LimitSettings, clock: Arc<dyn Clock>) -> AddressLimits {
         let per_second = limits.connects_per_address_per_second;
         let per_minute = limits.logins_per_address_per_minute;
         let burst = per_second.saturating_mul(BURST_SECONDS);
         let wrong_keys = limits.wrong_admin_keys_per_address_per_minute;
-        Addresses {
+        AddressLimits {
             connections: at_most(limits.connections_per_address),
             connects: Rate::new(per_second, Duration::from_secs(1), burst),
             logins: Rate::new(per_minute, Duration::from_secs(60), per_minute.div_ceil(3)),
             wrong_keys: Rate::new(wrong_keys, Duration::from_secs(60), wrong_keys),
             trusted_proxies: settings.trusted_proxies.clone(),
             clock,
-            known: Table::new(MAX_ADDRESSES),
+            entries: LimitTable::new(MAX_ADDRESSES),
         }
     }
 
     /// Admits a new connection and returns its permit. Returns `None` for a trusted proxy: its
-    /// clients are counted by [`Addresses::admit_forwarded`].
-    pub fn admit(&self, peer: IpAddr) -> Result<Option<AddressPlace>, TurnedAway> {
+    /// clients are counted by [`AddressLimits::admit_forwarded`].
+    pub fn admit(&self, peer: IpAddr) -> Result<Option<AddressPermit>, ConnectionRefusal> {
         if self.is_trusted(peer) { Ok(None) } else { self.admit_one(peer).map(Some) }
     }
 
@@ -126,7 +126,7 @@ impl Addresses {
         &self,
         peer: IpAddr,
         headers: &HeaderMap,
-    ) -> Result<Option<AddressPlace>, TurnedAway> {
+    ) -> Result<Option<AddressPermit>, ConnectionRefusal> {
         if !self.is_trusted(peer) {
             return Ok(None);
         }
@@ -137,9 +137,9 @@ impl Addresses {
     /// are not limited.
     pub fn login(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
         let Some(address) = caller else { return Ok(()) };
-        let traffic = self.of(address);
-        traffic.logins.take(self.logins, self.clock.now()).map_err(|wait| {
-            self.report(address, &traffic, "limits.logins_per_address_per_minute");
+        let state = self.of(address);
+        state.logins.take(self.logins, self.clock.now()).map_err(|wait| {
+            self.report(address, &state, "limits.logins_per_address_per_minute");
             Problem::rate_limited(wait)
         })
     }
@@ -152,22 +152,22 @@ impl Addresses {
         let Some(address) = caller else {
             return if is_right() { KeyCheck::Right } else { KeyCheck::Wrong };
         };
-        let traffic = self.of(address);
-        if traffic.wrong_keys.has_token(self.wrong_keys, self.clock.now()) {
+        let state = self.of(address);
+        if state.wrong_keys.has_token(self.wrong_keys, self.clock.now()) {
             if is_right() {
                 return KeyCheck::Right;
             }
-            if traffic.wrong_keys.take(self.wrong_keys, self.clock.now()).is_ok() {
+            if state.wrong_keys.take(self.wrong_keys, self.clock.now()).is_ok() {
                 return KeyCheck::Wrong;
             }
         }
-        self.report(address, &traffic, "limits.wrong_admin_keys_per_address_per_minute");
-        let _turn = traffic.key_turn.lock().await;
+        self.report(address, &state, "limits.wrong_admin_keys_per_address_per_minute");
+        let _one_at_a_time = state.key_check_lock.lock().await;
         tokio::time::sleep(KEY_PAUSE).await;
         if is_right() {
             return KeyCheck::Right;
         }
-        match traffic.wrong_keys.take(self.wrong_keys, self.clock.now()) {
+        match state.wrong_keys.take(self.wrong_keys, self.clock.now()) {
             Ok(()) => KeyCheck::Wrong,
             Err(wait) => KeyCheck::TooMany(Problem::too_many_wrong_keys(wait)),
         }
@@ -193,38 +193,38 @@ impl Addresses {
         self.trusted_proxies.iter().any(|network| network.contains(address))
     }
 
-    fn admit_one(&self, address: IpAddr) -> Result<AddressPlace, TurnedAway> {
-        let traffic = self.of(address);
-        traffic.connects.take(self.connects, self.clock.now()).map_err(|wait| {
-            self.report(address, &traffic, "limits.connects_per_address_per_second");
-            TurnedAway::TooOften(wait)
+    fn admit_one(&self, address: IpAddr) -> Result<AddressPermit, ConnectionRefusal> {
+        let state = self.of(address);
+        state.connects.take(self.connects, self.clock.now()).map_err(|wait| {
+            self.report(address, &state, "limits.connects_per_address_per_second");
+            ConnectionRefusal::TooFast(wait)
         })?;
-        if traffic.connections.fetch_add(1, Ordering::Relaxed) >= self.connections {
-            traffic.connections.fetch_sub(1, Ordering::Relaxed);
-            self.report(address, &traffic, "limits.connections_per_address");
-            return Err(TurnedAway::Crowded);
+        if state.connections.fetch_add(1, Ordering::Relaxed) >= self.connections {
+            state.connections.fetch_sub(1, Ordering::Relaxed);
+            self.report(address, &state, "limits.connections_per_address");
+            return Err(ConnectionRefusal::TooManyOpen);
         }
-        Ok(AddressPlace(traffic))
+        Ok(AddressPermit(state))
     }
 
     /// Logs that an address exceeds a limit, once per table entry.
-    fn report(&self, address: IpAddr, traffic: &Traffic, limit: &str) {
-        if !traffic.reported.swap(true, Ordering::Relaxed) {
+    fn report(&self, address: IpAddr, state: &AddressState, limit: &str) {
+        if !state.reported.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 %address,
                 limit,
-                "an address is above its limit; if it is a proxy of yours, server.trusted_proxies should name it"
+                "address exceeds a limit; if it is your proxy, add it to server.trusted_proxies"
             );
         }
     }
 
     /// Returns the limit state of an address, and creates it if needed.
-    fn of(&self, address: IpAddr) -> Arc<Traffic> {
+    fn of(&self, address: IpAddr) -> Arc<AddressState> {
         let now = self.clock.now();
-        self.known.of(&Household::of(address), now, |traffic| {
-            traffic.connects.is_full(self.connects, now)
-                && traffic.logins.is_full(self.logins, now)
-                && traffic.wrong_keys.is_full(self.wrong_keys, now)
+        self.entries.of(&AddressGroup::of(address), now, |state| {
+            state.connects.is_full(self.connects, now)
+                && state.logins.is_full(self.logins, now)
+                && state.wrong_keys.is_full(self.wrong_keys, now)
         })
     }
 }

@@ -8,13 +8,13 @@ use super::*;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
-fn addresses(change: impl FnOnce(&mut LimitSettings)) -> (Addresses, Arc<ManualClock>) {
+fn addresses(change: impl FnOnce(&mut LimitSettings)) -> (AddressLimits, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(NOW));
     let mut limits = LimitSettings::default();
     change(&mut limits);
     let proxies = ["127.0.0.0/8", "10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap());
     let settings = ServerSettings { trusted_proxies: proxies.into(), ..ServerSettings::default() };
-    (Addresses::new(&settings, &limits, Arc::<ManualClock>::clone(&clock)), clock)
+    (AddressLimits::new(&settings, &limits, Arc::<ManualClock>::clone(&clock)), clock)
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -26,31 +26,31 @@ fn forwarded(values: &[&str]) -> HeaderMap {
 }
 
 #[test]
-fn an_address_holds_so_many_connections_and_one_that_ended_makes_room() {
+fn connection_above_address_limit_is_refused_until_another_ends() {
     let (addresses, _) = addresses(|limits| limits.connections_per_address = 2);
     let first = addresses.admit(ip("192.0.2.1")).unwrap();
     let _second = addresses.admit(ip("192.0.2.1")).unwrap();
-    assert_eq!(addresses.admit(ip("192.0.2.1")).err(), Some(TurnedAway::Crowded));
+    assert_eq!(addresses.admit(ip("192.0.2.1")).err(), Some(ConnectionRefusal::TooManyOpen));
     assert!(addresses.admit(ip("192.0.2.2")).is_ok());
     drop(first);
     assert!(addresses.admit(ip("192.0.2.1")).is_ok());
 }
 
 #[test]
-fn an_address_comes_only_so_often_until_time_passes() {
+fn connects_above_address_rate_are_refused_until_time_passes() {
     let (addresses, clock) = addresses(|limits| limits.connects_per_address_per_second = 2);
     let come = || addresses.admit(ip("2001:db8::1")).map(drop);
     for _ in 0..2 * BURST_SECONDS {
         come().unwrap();
     }
-    assert_eq!(come(), Err(TurnedAway::TooOften(Duration::from_millis(500))));
-    assert!(addresses.admit(ip("2001:db8::2")).is_err(), "the same household");
+    assert_eq!(come(), Err(ConnectionRefusal::TooFast(Duration::from_millis(500))));
+    assert!(addresses.admit(ip("2001:db8::2")).is_err(), "the same /64 network");
     clock.advance_millis(500);
     come().unwrap();
 }
 
 #[test]
-fn log_ins_are_counted_by_address_and_those_of_nobody_in_particular_are_not() {
+fn log_ins_are_limited_per_address_and_unlimited_without_one() {
     let (addresses, clock) = addresses(|limits| limits.logins_per_address_per_minute = 6);
     let log_in = || addresses.login(Some(ip("192.0.2.1")));
     log_in().unwrap();
@@ -63,7 +63,7 @@ fn log_ins_are_counted_by_address_and_those_of_nobody_in_particular_are_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_admin_keys_above_the_limit_of_their_address_are_refused_until_time_passes() {
+async fn wrong_admin_keys_above_address_limit_are_refused_until_time_passes() {
     let (addresses, clock) = addresses(|limits| limits.wrong_admin_keys_per_address_per_minute = 6);
     let caller = Some(ip("192.0.2.1"));
     let check = async |caller, is_right: bool| addresses.check_admin_key(caller, || is_right).await;
@@ -83,7 +83,7 @@ async fn wrong_admin_keys_above_the_limit_of_their_address_are_refused_until_tim
 }
 
 #[tokio::test(start_paused = true)]
-async fn admin_keys_above_the_limit_are_compared_one_at_a_time_after_a_pause() {
+async fn admin_keys_above_limit_are_compared_one_at_a_time_after_a_pause() {
     let (addresses, _clock) = addresses(|limits| limits.wrong_admin_keys_per_address_per_minute = 1);
     let caller = Some(ip("192.0.2.1"));
     assert_eq!(addresses.check_admin_key(caller, || false).await, KeyCheck::Wrong);
@@ -105,7 +105,7 @@ async fn admin_keys_above_the_limit_are_compared_one_at_a_time_after_a_pause() {
 }
 
 #[test]
-fn zero_switches_each_of_them_off() {
+fn zero_disables_each_address_limit() {
     let (addresses, _) = addresses(|limits| {
         limits.connections_per_address = 0;
         limits.connects_per_address_per_second = 0;
@@ -117,7 +117,7 @@ fn zero_switches_each_of_them_off() {
 }
 
 #[test]
-fn a_proxy_is_not_counted_and_whom_it_names_is() {
+fn trusted_proxy_is_not_counted_but_the_client_it_names_is() {
     let (addresses, _) = addresses(|limits| limits.connections_per_address = 1);
     let proxy = ip("10.1.2.3");
     assert!(addresses.admit(proxy).unwrap().is_none());
@@ -125,14 +125,14 @@ fn a_proxy_is_not_counted_and_whom_it_names_is() {
     let headers = forwarded(&["192.0.2.1"]);
     let held = addresses.admit_forwarded(proxy, &headers).unwrap();
     assert!(held.is_some());
-    assert_eq!(addresses.admit_forwarded(proxy, &headers).err(), Some(TurnedAway::Crowded));
+    assert_eq!(addresses.admit_forwarded(proxy, &headers).err(), Some(ConnectionRefusal::TooManyOpen));
     assert!(addresses.admit_forwarded(proxy, &HeaderMap::new()).unwrap().is_none());
     // The header of an untrusted peer is ignored; the listener has already counted that peer.
     assert!(addresses.admit_forwarded(ip("203.0.113.1"), &headers).unwrap().is_none());
 }
 
 #[test]
-fn only_what_proxies_wrote_is_believed() {
+fn caller_is_last_forwarded_address_that_is_no_trusted_proxy() {
     let (addresses, _) = addresses(|_| {});
     let caller = |peer: &str, values: &[&str]| addresses.caller(ip(peer), &forwarded(values));
     assert_eq!(caller("203.0.113.1", &["192.0.2.1"]), Some(ip("203.0.113.1")), "no proxy of ours");
@@ -152,13 +152,13 @@ fn only_what_proxies_wrote_is_believed() {
 }
 
 #[test]
-fn addresses_that_have_been_quiet_are_forgotten_and_those_that_hold_something_are_not() {
+fn idle_addresses_are_dropped_and_addresses_with_a_connection_are_kept() {
     let (addresses, clock) = addresses(|_| {});
     let _held = addresses.admit(ip("192.0.2.1")).unwrap();
     for number in 0..20_000 {
         drop(addresses.admit(IpAddr::V4((0x0b00_0000 + number).into())).unwrap());
         clock.advance_millis(10);
     }
-    assert!(addresses.known.len() <= 4_000, "{}", addresses.known.len());
-    assert!(addresses.known.knows(&Household::of(ip("192.0.2.1"))));
+    assert!(addresses.entries.len() <= 4_000, "{}", addresses.entries.len());
+    assert!(addresses.entries.contains_key(&AddressGroup::of(ip("192.0.2.1"))));
 }

@@ -10,17 +10,17 @@ use bluetick_wire::BadInput;
 
 use super::Rate;
 use super::bucket::Bucket;
-use super::table::Table;
+use super::limit_table::LimitTable;
 use crate::problem::Problem;
 use crate::settings::LimitSettings;
 
 /// Upper bound on the number of users with buckets of their own. Above it, new users share one set
 /// of buckets, which bounds memory and throttles made-up user names together.
-const MAX_BUDGETS: usize = 1 << 20;
+const MAX_USERS: usize = 1 << 20;
 
 /// Bound on how often a user's connect updates the stored `last_seen_at`, per minute. More updates
 /// would add writes and almost no precision.
-const NOTED_ARRIVALS_PER_MINUTE: u32 = 4;
+const LAST_SEEN_UPDATES_PER_MINUTE: u32 = 4;
 
 /// One hour, the period of the hourly quotas.
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -46,7 +46,7 @@ struct Rates {
     requests: Rate,
     acks: Rate,
     connects: Rate,
-    arrivals: Rate,
+    last_seen_updates: Rate,
     logins: Rate,
     conversations: Rate,
     invitations: Rate,
@@ -60,7 +60,7 @@ struct Buckets {
     requests: Bucket,
     acks: Bucket,
     connects: Bucket,
-    arrivals: Bucket,
+    last_seen_updates: Bucket,
     logins: Bucket,
     conversations: Bucket,
     invitations: Bucket,
@@ -73,7 +73,7 @@ impl Buckets {
             && self.requests.is_full(rates.requests, now)
             && self.acks.is_full(rates.acks, now)
             && self.connects.is_full(rates.connects, now)
-            && self.arrivals.is_full(rates.arrivals, now)
+            && self.last_seen_updates.is_full(rates.last_seen_updates, now)
             && self.logins.is_full(rates.logins, now)
             && self.conversations.is_full(rates.conversations, now)
             && self.invitations.is_full(rates.invitations, now)
@@ -85,7 +85,7 @@ impl Buckets {
 pub(crate) struct Budgets {
     rates: Arc<Rates>,
     clock: Arc<dyn Clock>,
-    known: Table<UserId, Buckets>,
+    entries: LimitTable<UserId, Buckets>,
 }
 
 /// Handle to the buckets of one user. A connection keeps it for its lifetime, which also keeps the
@@ -107,19 +107,19 @@ impl Budgets {
             requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
             acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
             connects: Rate::new(connects, minute, connects.div_ceil(4)),
-            arrivals: Rate::new(NOTED_ARRIVALS_PER_MINUTE, minute, NOTED_ARRIVALS_PER_MINUTE),
+            last_seen_updates: Rate::new(LAST_SEEN_UPDATES_PER_MINUTE, minute, LAST_SEEN_UPDATES_PER_MINUTE),
             logins: Rate::new(logins, minute, logins.div_ceil(3)),
             conversations: quota(limits.conversations_per_user_per_day, 24 * HOUR),
             invitations: quota(limits.group_invitations_per_user_per_hour, HOUR),
             invited: quota(limits.members_added_per_user_per_hour, HOUR),
         };
-        Budgets { rates: Arc::new(rates), clock, known: Table::new(MAX_BUDGETS) }
+        Budgets { rates: Arc::new(rates), clock, entries: LimitTable::new(MAX_USERS) }
     }
 
     /// Returns the buckets of a user, and creates them if needed.
     pub fn of(&self, user: &UserId) -> UserBudget {
         let now = self.clock.now();
-        let buckets = self.known.of(user, now, |buckets| buckets.are_full(&self.rates, now));
+        let buckets = self.entries.of(user, now, |buckets| buckets.are_full(&self.rates, now));
         UserBudget { rates: Arc::clone(&self.rates), clock: Arc::clone(&self.clock), buckets }
     }
 }
@@ -152,8 +152,8 @@ impl UserBudget {
     }
 
     /// Returns whether this connect should update the stored `last_seen_at`. Takes a token if so.
-    pub fn notes_arrival(&self) -> bool {
-        self.take(&self.buckets.arrivals, self.rates.arrivals).is_ok()
+    pub fn records_last_seen(&self) -> bool {
+        self.take(&self.buckets.last_seen_updates, self.rates.last_seen_updates).is_ok()
     }
 
     /// Charges one log-in attempt for this user name.
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn two_connections_of_one_user_share_a_budget_and_two_users_do_not() {
+    fn connections_of_one_user_share_a_budget_and_users_do_not() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let budgets = budgets(&clock);
         assert!(budgets.of(&user("alice")).send().is_ok());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn quota_is_spent_whole_or_not_at_all_and_comes_back_with_time() {
+    fn quota_is_spent_completely_or_not_at_all_and_refills_with_time() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let limits = LimitSettings {
             conversations_per_user_per_day: 2,
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn users_who_have_been_quiet_are_forgotten() {
+    fn idle_users_are_dropped_and_held_budgets_are_kept() {
         let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_000_000)));
         let budgets = budgets(&clock);
         let kept = budgets.of(&user("kept"));
@@ -261,8 +261,8 @@ mod tests {
             budgets.of(&user(&format!("user{number}"))).send().unwrap();
             clock.advance_millis(10);
         }
-        assert!(budgets.known.len() <= 4_000, "{}", budgets.known.len());
-        assert!(budgets.known.knows(&user("kept")));
+        assert!(budgets.entries.len() <= 4_000, "{}", budgets.entries.len());
+        assert!(budgets.entries.contains_key(&user("kept")));
         kept.send().unwrap();
     }
 }

@@ -11,30 +11,31 @@ use axum::response::Response;
 use bluetick_wire::CloseCode;
 use tungstenite::Message;
 
-use super::farewell::{self, Goodbye};
-use super::pipe::{Pipe, PipeEvent};
+use super::close::{self, CloseRequest};
+use super::connection::{Connection, ConnectionEvent};
 use super::upgrade::open;
 use crate::app::App;
-use crate::hub::Frame;
+use crate::delivery::Frame;
 use crate::problem::Problem;
 
 pub(crate) async fn echo(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
     open(app, request, run)
 }
 
-async fn run(mut pipe: Box<Pipe>, app: Arc<App>) {
+async fn run(mut connection: Box<Connection>, app: Arc<App>) {
     let code = loop {
         // Read the next message only after the previous one is echoed, as backpressure.
-        match pipe.next(!pipe.is_writing(), |_| ()).await {
-            PipeEvent::Heard(Message::Text(text)) => pipe.write(Frame::from(text.as_str())),
-            PipeEvent::Heard(binary @ Message::Binary(_)) => pipe.say(binary),
-            PipeEvent::Heard(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))
-            | PipeEvent::Flushed => {}
-            PipeEvent::Heard(Message::Close(_)) => break Some(CloseCode::Normal),
-            PipeEvent::Ended(error) => break error.as_ref().and_then(farewell::code_for),
+        match connection.next(!connection.is_writing(), |_| ()).await {
+            ConnectionEvent::Received(Message::Text(text)) => connection.write(Frame::from(text.as_str())),
+            ConnectionEvent::Received(binary @ Message::Binary(_)) => connection.write_message(binary),
+            ConnectionEvent::Received(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))
+            | ConnectionEvent::Flushed => {}
+            ConnectionEvent::Received(Message::Close(_)) => break Some(CloseCode::Normal),
+            ConnectionEvent::Ended(error) => break error.as_ref().and_then(close::code_for),
         }
     };
     if let Some(code) = code {
-        farewell::close(pipe, Goodbye { code, come_back: None, drain: app.settings.drain() }).await;
+        close::close(connection, CloseRequest { code, reconnect_after: None, drain: app.settings.drain() })
+            .await;
     }
 }

@@ -17,41 +17,45 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use super::session::Connection;
+use super::session_loop::SessionLoop;
+use crate::delivery::{Frame, RepeatedAck};
 use crate::drain::Work;
-use crate::hub::{AckAgain, Frame};
 use crate::problem::Problem;
 
 /// A send that waits for the store to accept it. There is one at a time, which keeps the order of a
 /// connection's sends.
-pub(super) type Submitting = Pin<Box<dyn Future<Output = (Sending, Result<Accepted, ChatError>)> + Send>>;
+pub(super) type SubmitFuture =
+    Pin<Box<dyn Future<Output = (PendingSend, Result<Accepted, ChatError>)> + Send>>;
 
 /// A send that the store has accepted or found stored.
-pub(super) enum InFlight {
-    /// Being stored. The `Sending` is taken when the outcome is known.
-    Storing(Option<Sending>, Accepted),
+pub(super) enum InFlightSend {
+    /// Being stored. The `PendingSend` is taken when the outcome is known.
+    Storing(Option<PendingSend>, Accepted),
     /// A duplicate whose ack waits for space in the fan-out queue.
-    Repeating(BoxFuture<'static, Sent>),
+    Repeating(BoxFuture<'static, SendOutcome>),
 }
 
-pub(super) type Sent = (Sending, Result<Appended, ChatError>);
+pub(super) type SendOutcome = (PendingSend, Result<Appended, ChatError>);
 
-impl Future for InFlight {
-    type Output = Sent;
+impl Future for InFlightSend {
+    type Output = SendOutcome;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<SendOutcome> {
         match &mut *self {
-            InFlight::Storing(sending, accepted) => {
+            InFlightSend::Storing(pending, accepted) => {
                 let outcome = ready!(accepted.as_mut().poll(cx)).map_err(ChatError::from);
-                Poll::Ready((sending.take().expect("it is polled to its end once"), outcome))
+                Poll::Ready((
+                    pending.take().expect("the executor does not poll a future after it is ready"),
+                    outcome,
+                ))
             }
-            InFlight::Repeating(repeating) => repeating.as_mut().poll(cx),
+            InFlightSend::Repeating(repeating) => repeating.as_mut().poll(cx),
         }
     }
 }
 
 /// The state of a send until it is answered.
-pub(super) struct Sending {
+pub(super) struct PendingSend {
     conversation: ConversationId,
     message_id: MessageId,
     started: Instant,
@@ -61,36 +65,39 @@ pub(super) struct Sending {
     _work: Work,
 }
 
-impl Connection {
+impl SessionLoop {
     pub fn text(&mut self, text: &str) -> Result<(), CloseCode> {
         let frame = ClientFrame::decode(text);
         let allowed = match &frame {
-            // ReceiptCounts have their own budget.
+            // Receipts have their own budget.
             Ok(ClientFrame::Receipt(..)) => Ok(()),
             _ => self.budget.request(),
         };
         if let Err(problem) = allowed {
-            return self.too_fast(problem, readable_message_id(text).as_ref());
+            return self.rate_limited(problem, readable_message_id(text).as_ref());
         }
         match frame {
             Ok(ClientFrame::Send(send)) => return self.send(send),
-            Ok(ClientFrame::Receipt(kind, mark)) => return self.apply_receipt(kind, &mark),
+            Ok(ClientFrame::Receipt(kind, receipt)) => return self.apply_receipt(kind, &receipt),
             Ok(ClientFrame::Typing(typing)) => self.typing(&typing),
             Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from(encode_pong())),
             Ok(ClientFrame::Hello(_)) => {
-                let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was said already");
+                let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was already received");
                 self.answer(problem, None);
             }
-            Err(error) => self.answer(not_understood(&error), readable_message_id(text).as_ref()),
+            Err(error) => self.answer(invalid_frame(&error), readable_message_id(text).as_ref()),
         }
         Ok(())
     }
 
     pub fn binary(&mut self) -> Result<(), CloseCode> {
         if let Err(problem) = self.budget.request() {
-            return self.too_fast(problem, None);
+            return self.rate_limited(problem, None);
         }
-        self.answer(Problem::new(ErrorCode::InvalidFrame, "frames are JSON objects in text frames"), None);
+        self.answer(
+            Problem::new(ErrorCode::InvalidFrame, "send each frame as a JSON object in a text frame"),
+            None,
+        );
         Ok(())
     }
 
@@ -112,12 +119,12 @@ impl Connection {
         };
         if let Err(problem) = self.budget.send() {
             self.app.metrics.refusals.inc();
-            return self.too_fast(problem, Some(&message_id));
+            return self.rate_limited(problem, Some(&message_id));
         }
         match self.submit(send, &message_id, started) {
             // The store accepts most sends immediately.
             Ok(mut submitting) => match (&mut submitting).now_or_never() {
-                Some((sending, result)) => self.submitted(sending, result),
+                Some((pending, result)) => self.submitted(pending, result),
                 None => self.submitting = Some(submitting),
             },
             Err(problem) => self.refuse_send(problem, Some(&message_id)),
@@ -130,12 +137,12 @@ impl Connection {
         send: SendFrame<'_>,
         message_id: &MessageId,
         started: Instant,
-    ) -> Result<Submitting, Problem> {
+    ) -> Result<SubmitFuture, Problem> {
         let conversation = send.conversation().ok_or_else(Problem::no_such_conversation)?;
         let request = send.into_request(conversation, message_id.clone(), Origin::from(self.session.id))?;
         let work = self.app.lifecycle.begin_work()?;
         self.session.catch_up.send_begins(conversation, message_id);
-        let sending = Sending {
+        let pending = PendingSend {
             conversation,
             message_id: message_id.clone(),
             started,
@@ -143,43 +150,43 @@ impl Connection {
             _work: work,
         };
         let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
-        Ok(Box::pin(async move { (sending, app.chat.submit(&session.user, request).await) }))
+        Ok(Box::pin(async move { (pending, app.chat.submit(&session.user, request).await) }))
     }
 
-    pub fn submitted(&mut self, sending: Sending, result: Result<Accepted, ChatError>) {
+    pub fn submitted(&mut self, pending: PendingSend, result: Result<Accepted, ChatError>) {
         match result {
-            Ok(accepted) => self.sends.push(InFlight::Storing(Some(sending), accepted)),
-            Err(error) => self.send_done(sending, Err(error)),
+            Ok(accepted) => self.sends.push(InFlightSend::Storing(Some(pending), accepted)),
+            Err(error) => self.send_done(pending, Err(error)),
         }
     }
 
-    pub fn send_done(&mut self, sending: Sending, result: Result<Appended, ChatError>) {
+    pub fn send_done(&mut self, pending: PendingSend, result: Result<Appended, ChatError>) {
         match result {
             // The fan-out sends the ack of a new message at the message's seq. The ack of a
             // duplicate takes the same way, so that it does not overtake messages that the client
             // has not received yet.
-            Ok(found @ Appended { duplicate: true, .. }) if !sending.is_answered => {
-                return self.acknowledge_again(sending, found);
+            Ok(found @ Appended { duplicate: true, .. }) if !pending.is_answered => {
+                return self.send_repeated_ack(pending, found);
             }
             Ok(Appended { duplicate, .. }) => {
-                self.app.metrics.acknowledged(sending.started.elapsed());
+                self.app.metrics.acknowledged(pending.started.elapsed());
                 if duplicate {
                     self.app.metrics.duplicates.inc();
                 }
             }
-            Err(error) => self.refuse_send(error.into(), Some(&sending.message_id)),
+            Err(error) => self.refuse_send(error.into(), Some(&pending.message_id)),
         }
-        self.session.catch_up.send_ends(sending.conversation, &sending.message_id);
+        self.session.catch_up.send_ends(pending.conversation, &pending.message_id);
     }
 
-    fn acknowledge_again(&mut self, mut sending: Sending, found: Appended) {
+    fn send_repeated_ack(&mut self, mut pending: PendingSend, found: Appended) {
         let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
-        self.sends.push(InFlight::Repeating(Box::pin(async move {
-            let conversation = sending.conversation;
-            let frame = Frame::from(encode_ack(conversation, &sending.message_id, &found));
-            app.hub.acknowledge(session, AckAgain { conversation, seq: found.seq, frame }).await;
-            sending.is_answered = true;
-            (sending, Ok(found))
+        self.sends.push(InFlightSend::Repeating(Box::pin(async move {
+            let conversation = pending.conversation;
+            let frame = Frame::from(encode_ack(conversation, &pending.message_id, &found));
+            app.hub.acknowledge(session, RepeatedAck { conversation, seq: found.seq, frame }).await;
+            pending.is_answered = true;
+            (pending, Ok(found))
         })));
     }
 
@@ -188,7 +195,11 @@ impl Connection {
         self.answer(problem, message_id);
     }
 
-    pub fn too_fast(&mut self, problem: Problem, message_id: Option<&MessageId>) -> Result<(), CloseCode> {
+    pub fn rate_limited(
+        &mut self,
+        problem: Problem,
+        message_id: Option<&MessageId>,
+    ) -> Result<(), CloseCode> {
         self.answer(problem, message_id);
         self.flood.refused()
     }
@@ -216,7 +227,7 @@ impl Connection {
     }
 }
 
-fn not_understood(error: &FrameError) -> Problem {
+fn invalid_frame(error: &FrameError) -> Problem {
     match error {
         FrameError::Invalid(bad) => BadInput::clone(bad).into(),
         FrameError::UnknownType => Problem::new(error.code(), error.to_string()),
@@ -254,7 +265,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn overstepping_now_and_then_is_forgiven_and_going_on_is_a_flood() {
+    async fn refusals_within_the_limit_are_tolerated_and_more_are_a_flood() {
         let mut watch = FloodWatch::new(3);
         for _ in 0..20 {
             assert_eq!((watch.refused(), watch.refused()), (Ok(()), Ok(())));

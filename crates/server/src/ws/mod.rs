@@ -2,16 +2,18 @@
 //! session gets which message is decided in the hub.
 
 mod catch_up;
+mod close;
+mod connection;
 #[cfg(feature = "echo")]
 mod echo;
-mod farewell;
-mod flights;
 mod frames;
 mod hello;
-mod line;
-mod pipe;
 mod receipts;
+mod running_futures;
 mod session;
+mod session_loop;
+mod session_presence;
+mod socket_writer;
 mod timers;
 mod typing;
 mod upgrade;

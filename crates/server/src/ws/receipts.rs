@@ -12,19 +12,19 @@ use bluetick_core::{Chat, ConversationId, ReadState, ReceiptKind, Seq, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::ReceiptFrame;
 
-use super::flights::Flights;
-use super::session::Connection;
+use super::running_futures::RunningFutures;
+use super::session_loop::SessionLoop;
 use crate::app::App;
+use crate::delivery::Session;
 use crate::drain::Work;
-use crate::hub::Session;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
 /// Maximum number of conversations of one connection with a receipt in flight. At the maximum, the
 /// connection is not read from. It bounds the memory and store load of one client.
-const MOST_CONVERSATIONS: usize = 1_024;
+const MAX_CONVERSATIONS: usize = 1_024;
 
-type InFlight = Pin<Box<dyn Future<Output = ReceiptDone> + Send>>;
+type InFlightReceipt = Pin<Box<dyn Future<Output = ReceiptDone> + Send>>;
 
 pub(super) struct ReceiptDone {
     conversation: ConversationId,
@@ -37,20 +37,20 @@ pub(super) struct PendingReceipts {
     user: UserId,
     origin: Origin,
     metrics: Arc<Metrics>,
-    in_flight: Flights<InFlight>,
+    in_flight: RunningFutures<InFlightReceipt>,
     /// For each conversation with a receipt in flight, the merged receipts to store next.
-    next: HashMap<ConversationId, Next>,
+    next: HashMap<ConversationId, MergedReceipts>,
 }
 
 /// Receipts are cumulative, so the highest seq of each kind replaces the others.
 #[derive(Default)]
-struct Next {
-    delivered: Option<Said>,
-    read: Option<Said>,
+struct MergedReceipts {
+    delivered: Option<QueuedReceipt>,
+    read: Option<QueuedReceipt>,
 }
 
 /// A receipt to store.
-struct Said {
+struct QueuedReceipt {
     seq: Seq,
     /// Held until the receipt is stored, so that a drain waits for it.
     work: Work,
@@ -63,17 +63,17 @@ impl PendingReceipts {
             user: session.user.clone(),
             origin: Origin::from(session.id),
             metrics: Arc::clone(&app.metrics),
-            in_flight: Flights::none(),
+            in_flight: RunningFutures::none(),
             next: HashMap::new(),
         }
     }
 
     pub fn are_too_many(&self) -> bool {
-        self.next.len() >= MOST_CONVERSATIONS
+        self.next.len() >= MAX_CONVERSATIONS
     }
 
     /// Stores a receipt, or merges it with the next one if the conversation has one in flight.
-    fn say(&mut self, conversation: ConversationId, kind: ReceiptKind, seq: Seq, work: Work) {
+    fn store_or_merge(&mut self, conversation: ConversationId, kind: ReceiptKind, seq: Seq, work: Work) {
         match self.next.get_mut(&conversation) {
             Some(next) => {
                 if next.merge(kind, seq, work) {
@@ -81,14 +81,14 @@ impl PendingReceipts {
                 }
             }
             None => {
-                self.next.insert(conversation, Next::default());
-                self.start(conversation, kind, Said { seq, work });
+                self.next.insert(conversation, MergedReceipts::default());
+                self.start(conversation, kind, QueuedReceipt { seq, work });
             }
         }
     }
 
-    fn start(&mut self, conversation: ConversationId, kind: ReceiptKind, said: Said) {
-        let Said { seq, work } = said;
+    fn start(&mut self, conversation: ConversationId, kind: ReceiptKind, receipt: QueuedReceipt) {
+        let QueuedReceipt { seq, work } = receipt;
         let receipt = Receipt { conversation, user: self.user.clone(), kind, seq, origin: Some(self.origin) };
         let chat = self.chat.clone();
         self.in_flight.push(Box::pin(async move {
@@ -104,17 +104,17 @@ impl PendingReceipts {
     }
 
     /// Frees unused memory. Called on an idle connection.
-    pub fn rest(&mut self) {
-        self.in_flight.rest();
+    pub fn free_unused(&mut self) {
+        self.in_flight.free_unused();
     }
 
     /// Counts the result, and starts the receipts that were merged meanwhile.
-    fn settle(&mut self, done: &ReceiptDone) {
+    fn complete(&mut self, done: &ReceiptDone) {
         let counter = if done.result.is_ok() { &self.metrics.marks } else { &self.metrics.marks_refused };
         counter.inc();
-        let next = self.next.get_mut(&done.conversation).and_then(Next::take);
+        let next = self.next.get_mut(&done.conversation).and_then(MergedReceipts::take);
         match next {
-            Some((kind, said)) => self.start(done.conversation, kind, said),
+            Some((kind, receipt)) => self.start(done.conversation, kind, receipt),
             None => {
                 self.next.remove(&done.conversation);
             }
@@ -124,12 +124,12 @@ impl PendingReceipts {
     /// Stores the remaining receipts after the connection has ended.
     pub async fn finish(mut self) {
         while let Some(done) = self.in_flight.next().await {
-            self.settle(&done);
+            self.complete(&done);
         }
     }
 }
 
-impl Next {
+impl MergedReceipts {
     /// Merges a receipt. Returns whether one of its kind was already waiting.
     fn merge(&mut self, kind: ReceiptKind, seq: Seq, work: Work) -> bool {
         let slot = match kind {
@@ -137,18 +137,18 @@ impl Next {
             ReceiptKind::Read => &mut self.read,
         };
         match slot {
-            Some(said) => {
-                said.seq = said.seq.max(seq);
+            Some(receipt) => {
+                receipt.seq = receipt.seq.max(seq);
                 true
             }
             None => {
-                *slot = Some(Said { seq, work });
+                *slot = Some(QueuedReceipt { seq, work });
                 false
             }
         }
     }
 
-    fn take(&mut self) -> Option<(ReceiptKind, Said)> {
+    fn take(&mut self) -> Option<(ReceiptKind, QueuedReceipt)> {
         if let Some(read) = self.read.take() {
             // Read implies delivered.
             self.delivered.take_if(|delivered| delivered.seq <= read.seq);
@@ -158,7 +158,7 @@ impl Next {
     }
 }
 
-impl Connection {
+impl SessionLoop {
     pub fn apply_receipt(&mut self, kind: ReceiptKind, frame: &ReceiptFrame<'_>) -> Result<(), CloseCode> {
         if let Err(problem) = self.budget.ack() {
             self.app.metrics.marks_refused.inc();
@@ -170,7 +170,9 @@ impl Connection {
             .ok_or_else(Problem::no_such_conversation)
             .and_then(|conversation| Ok((conversation, self.app.lifecycle.begin_work()?)));
         match accepted {
-            Ok((conversation, work)) => self.pending_receipts.say(conversation, kind, frame.seq(), work),
+            Ok((conversation, work)) => {
+                self.pending_receipts.store_or_merge(conversation, kind, frame.seq(), work)
+            }
             Err(problem) => {
                 self.app.metrics.marks_refused.inc();
                 self.answer_in(frame.conversation(), problem);
@@ -179,8 +181,8 @@ impl Connection {
         Ok(())
     }
 
-    pub fn mark_done(&mut self, done: ReceiptDone) {
-        self.pending_receipts.settle(&done);
+    pub fn receipt_done(&mut self, done: ReceiptDone) {
+        self.pending_receipts.complete(&done);
         if let Err(error) = done.result {
             self.answer_in(Some(done.conversation), error.into());
         }

@@ -15,14 +15,14 @@ use crate::settings::{LimitSettings, seconds};
 
 /// Maximum duration of one sleep. After a change of the wall clock, an expired token is noticed at
 /// most this much later.
-const LONGEST_SLEEP: Duration = Duration::from_secs(600);
+const MAX_SLEEP: Duration = Duration::from_secs(600);
 
 pub(super) struct Timers {
     clock: Arc<dyn Clock>,
     expires_at: Timestamp,
     ping_every: Option<Duration>,
     idle_after: Option<Duration>,
-    heard_at: Instant,
+    last_input_at: Instant,
     pinged_at: Instant,
     sleep: Pin<Box<Sleep>>,
 }
@@ -42,18 +42,18 @@ impl Timers {
             expires_at,
             ping_every: seconds(limits.ping_seconds),
             idle_after: seconds(limits.idle_seconds),
-            heard_at: now,
+            last_input_at: now,
             pinged_at: now,
             sleep: Box::pin(tokio::time::sleep_until(now)),
         };
-        timers.rest();
+        timers.reset();
         timers
     }
 
     /// Records that the client sent something. The running sleep is not reset; [`Timers::due`]
     /// checks when it fires.
-    pub fn heard(&mut self) {
-        self.heard_at = Instant::now();
+    pub fn input_received(&mut self) {
+        self.last_input_at = Instant::now();
     }
 
     pub fn token_expired(&self) -> bool {
@@ -71,27 +71,27 @@ impl Timers {
         if self.token_expired() {
             return Due::Close(CloseCode::TokenExpired);
         }
-        if self.idle_after.is_some_and(|after| now >= self.heard_at + after) {
+        if self.idle_after.is_some_and(|after| now >= self.last_input_at + after) {
             return Due::Close(CloseCode::IdleTimeout);
         }
         let ping = self.next_ping().is_some_and(|at| now >= at);
         if ping {
             self.pinged_at = now;
         }
-        self.rest();
+        self.reset();
         if ping { Due::Ping } else { Due::Nothing }
     }
 
     fn next_ping(&self) -> Option<Instant> {
-        self.ping_every.map(|every| self.heard_at.max(self.pinged_at) + every)
+        self.ping_every.map(|every| self.last_input_at.max(self.pinged_at) + every)
     }
 
     /// Sets the timer to the earliest deadline.
-    fn rest(&mut self) {
+    fn reset(&mut self) {
         let now = Instant::now();
         let left_ms = self.expires_at.millis().saturating_sub(self.clock.now().millis());
-        let expiry = now + Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)).min(LONGEST_SLEEP);
-        let idle = self.idle_after.map(|after| self.heard_at + after);
+        let expiry = now + Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)).min(MAX_SLEEP);
+        let idle = self.idle_after.map(|after| self.last_input_at + after);
         let next = [self.next_ping(), idle].into_iter().flatten().fold(expiry, Instant::min);
         self.sleep.as_mut().reset(next);
     }
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_client_is_pinged_twice_and_then_closed() {
+    async fn silent_client_is_pinged_twice_and_then_closed() {
         let mut timers = timers(&Arc::new(ManualClock::at(NOW)), 3_600_000);
         assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
         assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
@@ -134,18 +134,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_is_heard_is_not_closed_and_is_pinged_only_when_quiet() {
+    async fn active_client_is_not_closed_and_pinged_only_when_idle() {
         let mut timers = timers(&Arc::new(ManualClock::at(NOW)), 3_600_000);
         for _ in 0..10 {
             tokio::time::advance(Duration::from_secs(20)).await;
-            timers.heard();
+            timers.input_received();
             assert_eq!(timers.due(), Due::Nothing);
         }
         assert_eq!(next_due(&mut timers).await, (25, Due::Ping));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_the_token_wakes_the_connection() {
+    async fn token_expiry_wakes_the_connection() {
         let clock = Arc::new(ManualClock::at(NOW));
         let mut timers = timers(&clock, 3_000);
         let start = Instant::now();

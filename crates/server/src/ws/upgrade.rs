@@ -14,19 +14,22 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tungstenite::handshake::derive_accept_key;
 
-use super::pipe::Pipe;
+use super::connection::Connection;
 use super::session;
 use crate::app::App;
-use crate::door::DoorStream;
 use crate::http::Peer;
 use crate::http::cors::is_allowed;
+use crate::listener::ClientStream;
 use crate::problem::Problem;
 use crate::settings::at_most;
 
-/// Open a WebSocket. Its frames are described in `/asyncapi.json`.
+/// Open a WebSocket
+///
+/// Upgrades the connection. The first frame of the client is `hello` and contains the token.
+/// `/asyncapi.json` describes every frame.
 #[utoipa::path(
     get, path = "/v1/ws", operation_id = "open_websocket", tag = "messages",
-    responses((status = 101, description = "Speak WebSocket now; the first frame is `hello`"),
+    responses((status = 101, description = "The connection is a WebSocket now"),
               (status = "default", description = "An error", body = ErrorBody)),
 )]
 pub(crate) async fn upgrade(
@@ -40,10 +43,11 @@ pub(crate) async fn upgrade(
 pub(super) fn open<Run: Future<Output = ()> + Send>(
     app: Arc<App>,
     request: Request<Body>,
-    run: impl FnOnce(Box<Pipe>, Arc<App>) -> Run + Send + 'static,
+    run: impl FnOnce(Box<Connection>, Arc<App>) -> Run + Send + 'static,
 ) -> Result<Response, Problem> {
     let (mut parts, _) = request.into_parts();
-    let not_websocket = || Problem::new(ErrorCode::UpgradeRequired, "this path speaks WebSocket only");
+    let not_websocket =
+        || Problem::new(ErrorCode::UpgradeRequired, "this path accepts WebSocket connections only");
     let Handshake { accept, upgrading } = Handshake::read(&mut parts).ok_or_else(not_websocket)?;
     if !origin_allowed(&parts.headers, &app.settings.allowed_origins, app.settings.tls.is_on()) {
         let message = "web pages of this origin may not connect; see server.allowed_origins";
@@ -54,32 +58,33 @@ pub(super) fn open<Run: Future<Output = ()> + Send>(
     }
     // Taken here and held until the socket ends, so that a drain also waits for a handshake in
     // progress.
-    let place = app.lifecycle.sockets.token();
+    let drain_token = app.lifecycle.sockets.token();
     if app.lifecycle.sockets.len() > at_most(app.limits.connections) {
-        let message = "the server holds as many connections as it may";
+        let message = "the server has reached its maximum number of connections";
         let retry_after = Some(Duration::from_secs(5));
         return Err(Problem { retry_after, ..Problem::new(ErrorCode::TooManyConnections, message) });
     }
-    let Peer(peer) = parts.extensions.get().copied().expect("the door says where a connection comes from");
-    let forwarded = app.addresses.admit_forwarded(peer.ip(), &parts.headers)?;
-    let socket = Arc::clone(&app);
-    app.lifecycle.attend(Box::pin(async move {
-        if let Some(pipe) = pipe(upgrading, at_most(socket.limits.frame_bytes)).await {
-            run(pipe, socket).await;
+    let Peer(peer) =
+        parts.extensions.get().copied().expect("the listener adds the peer address to every request");
+    let forwarded = app.address_limits.admit_forwarded(peer.ip(), &parts.headers)?;
+    let task_app = Arc::clone(&app);
+    app.lifecycle.spawn_on_listener(Box::pin(async move {
+        if let Some(connection) = upgraded(upgrading, at_most(task_app.limits.frame_bytes)).await {
+            run(connection, task_app).await;
         }
-        drop((place, forwarded));
+        drop((drain_token, forwarded));
     }));
     Ok(switching_protocols(accept))
 }
 
 /// Returns `None` if the client disconnected before the upgrade.
-async fn pipe(upgrading: OnUpgrade, frame_bytes: usize) -> Option<Box<Pipe>> {
+async fn upgraded(upgrading: OnUpgrade, frame_bytes: usize) -> Option<Box<Connection>> {
     let upgraded = upgrading.await.ok()?;
-    let parts = upgraded.downcast::<TokioIo<DoorStream>>();
-    let parts = parts.expect("every connection came in through the door");
+    let parts = upgraded.downcast::<TokioIo<ClientStream>>();
+    let parts = parts.expect("the listener creates every connection as a `ClientStream`");
     let mut stream = parts.io.into_inner();
-    stream.becomes_websocket();
-    Some(Box::new(Pipe::new(stream, parts.read_buf, frame_bytes)))
+    stream.mark_as_websocket();
+    Some(Box::new(Connection::new(stream, parts.read_buf, frame_bytes)))
 }
 
 fn switching_protocols(accept: HeaderValue) -> Response {
@@ -102,11 +107,12 @@ struct Handshake {
 impl Handshake {
     fn read(parts: &mut Parts) -> Option<Handshake> {
         let headers = &parts.headers;
-        let says = |name, value: &str| tokens(headers, name).any(|token| token.eq_ignore_ascii_case(value));
+        let has_token =
+            |name, value: &str| tokens(headers, name).any(|token| token.eq_ignore_ascii_case(value));
         let wants_websocket = parts.method == Method::GET
-            && says(header::CONNECTION, "upgrade")
-            && says(header::UPGRADE, "websocket")
-            && says(header::SEC_WEBSOCKET_VERSION, "13")
+            && has_token(header::CONNECTION, "upgrade")
+            && has_token(header::UPGRADE, "websocket")
+            && has_token(header::SEC_WEBSOCKET_VERSION, "13")
             // A handshake must not have a body, which could smuggle another request.
             && !headers.contains_key(header::TRANSFER_ENCODING);
         let key = headers.get(header::SEC_WEBSOCKET_KEY).filter(|_| wants_websocket)?;
@@ -157,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_the_same_host_or_an_allowed_origin_may_connect_and_no_other_page() {
+    fn same_host_and_allowed_origins_may_connect_and_others_may_not() {
         assert!(allowed(Some("http://chat.example.org:8080"), &[]));
         assert!(!allowed(Some("http://chat.example.org"), &[]));
         assert!(!allowed(Some("https://evil.example"), &[]));
@@ -168,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_with_tls_has_no_page_without() {
+    fn tls_server_refuses_its_own_http_origin() {
         assert!(allowed_with(true, Some("https://chat.example.org:8080"), &[]));
         assert!(!allowed_with(true, Some("http://chat.example.org:8080"), &[]));
         assert!(allowed_with(true, Some("http://app.example"), &["http://app.example"]));
     }
 
     #[test]
-    fn two_origins_are_none() {
+    fn request_with_two_origins_is_refused() {
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("chat.example.org"));
         let origin = HeaderValue::from_static("https://chat.example.org");

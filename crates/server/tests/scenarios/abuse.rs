@@ -1,3 +1,5 @@
+//! Rate limits, size limits, connection limits and quotas.
+
 use std::sync::Arc;
 
 use bluetick_core::Timestamp;
@@ -5,10 +7,10 @@ use bluetick_core::time::ManualClock;
 use serde_json::json;
 use tokio_tungstenite::tungstenite::Message;
 
+use crate::faulty_store::FaultyStore;
 use crate::harness::{Device, Setup};
-use crate::rigged_store::RiggedStore;
 
-/// Limits that only a clock we move can refill.
+/// Returns a setup with a manual clock, so that limits refill only when the test advances it.
 fn with_stopped_clock(mut setup: Setup) -> (Setup, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     setup.clock = clock.clone();
@@ -16,7 +18,7 @@ fn with_stopped_clock(mut setup: Setup) -> (Setup, Arc<ManualClock>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sends_above_the_rate_are_refused_over_http_and_on_the_socket_until_time_passes() {
+async fn sends_above_the_rate_are_refused_on_http_and_socket_until_time_passes() {
     let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.sends_per_second = 1;
         limits.sends_burst = 2;
@@ -26,21 +28,21 @@ async fn sends_above_the_rate_are_refused_over_http_and_on_the_socket_until_time
     let chat = alice.direct("bob").await;
     let mut phone = alice.connect().await;
     assert_eq!(alice.send(&chat, "m1", "x").await.status, 201);
-    phone.hear_type("message").await;
+    phone.receive_type("message").await;
     phone.send(&chat, "m2", "x").await;
-    phone.hear_type("ack").await;
+    phone.receive_type("ack").await;
     let refused = alice.send(&chat, "m3", "x").await;
     refused.refused(429, "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("1"));
     phone.send(&chat, "m3", "x").await;
-    assert_eq!(phone.hear_error("rate_limited").await["message_id"], "m3");
+    assert_eq!(phone.receive_error("rate_limited").await["message_id"], "m3");
     clock.advance_millis(1_000);
     phone.send(&chat, "m3", "x").await;
-    assert_eq!(phone.hear_type("ack").await["seq"], 3);
+    assert_eq!(phone.receive_type("ack").await["seq"], 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_above_the_rate_are_refused_for_this_user_and_for_no_other() {
+async fn requests_above_the_rate_are_refused_for_that_user_only() {
     let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 1;
         limits.requests_burst = 3;
@@ -57,7 +59,7 @@ async fn requests_above_the_rate_are_refused_for_this_user_and_for_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_goes_on_above_its_rate_is_closed_as_a_flood() {
+async fn client_that_continues_above_its_rate_is_closed_as_a_flood() {
     let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 1;
         limits.requests_burst = 5;
@@ -66,13 +68,13 @@ async fn a_client_that_goes_on_above_its_rate_is_closed_as_a_flood() {
     let world = setup.start().await;
     let mut device = world.person("alice").connect().await;
     for _ in 0..16 {
-        device.say(json!({"type": "ping"})).await;
+        device.send_json(json!({"type": "ping"})).await;
     }
     assert_eq!(device.closed_with().await, (4429, "flood".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pongs_nobody_asked_for_are_a_flood_too() {
+async fn unsolicited_pongs_are_a_flood() {
     let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 1;
         limits.requests_burst = 5;
@@ -81,24 +83,24 @@ async fn pongs_nobody_asked_for_are_a_flood_too() {
     let world = setup.start().await;
     let mut device = world.person("alice").connect().await;
     for _ in 0..16 {
-        device.say_raw(Message::Pong(Vec::new().into())).await;
+        device.send_raw(Message::Pong(Vec::new().into())).await;
     }
     assert_eq!(device.closed_with().await, (4429, "flood".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_pings_instead_of_saying_hello_is_closed() {
+async fn client_that_pings_instead_of_hello_is_closed() {
     let world = Setup::default().start().await;
     let mut device = Device::open(world.addr).await;
     for _ in 0..17 {
-        device.say_raw(Message::Ping(Vec::new().into())).await;
+        device.send_raw(Message::Ping(Vec::new().into())).await;
     }
     assert_eq!(device.closed_with().await, (4429, "flood".into()));
 }
 
-/// The rate is counted in people too, so that one call cannot do the work of a thousand.
+/// The rate limit also counts the users that a call names, so one call cannot do the work of many.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_names_many_people_costs_more_than_one_request() {
+async fn call_with_many_users_costs_several_requests() {
     let (setup, clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 1;
         limits.requests_burst = 10;
@@ -108,7 +110,7 @@ async fn a_call_that_names_many_people_costs_more_than_one_request() {
     let names: Vec<String> = (0..500).map(|number| format!("user{number}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let group = alice.group(&names[..300]).await;
-    // Six of ten are left; this takes one and five.
+    // Six of ten requests are left; this call costs one plus five.
     assert_eq!(alice.add(&group, &names).await.status, 200);
     clock.advance_millis(5_000);
     let refused = alice.add(&group, &names).await;
@@ -120,14 +122,14 @@ async fn a_call_that_names_many_people_costs_more_than_one_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_in_has_a_small_body() {
+async fn oversized_log_in_body_is_refused() {
     let world = Setup::default().start().await;
     let body = json!({"user_id": "alice", "password": "x".repeat(16 * 1024)});
     world.call("POST", "/v1/login", None, Some(body)).await.refused(413, "body_too_large");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_send_refused_as_one_request_too_many_names_its_message() {
+async fn rate_limited_send_names_its_message() {
     let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 1;
         limits.requests_burst = 3;
@@ -138,14 +140,14 @@ async fn a_send_refused_as_one_request_too_many_names_its_message() {
     let mut phone = alice.connect().await;
     for number in 0..2 {
         phone.send(&chat, &format!("m{number}"), "x").await;
-        phone.hear_type("ack").await;
+        phone.receive_type("ack").await;
     }
     phone.send(&chat, "m2", "x").await;
-    assert_eq!(phone.hear_error("rate_limited").await["message_id"], "m2");
+    assert_eq!(phone.receive_error("rate_limited").await["message_id"], "m2");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn zero_switches_the_rates_off() {
+async fn rates_of_zero_disable_the_limits() {
     let (setup, _clock) = with_stopped_clock(Setup::limits(|limits| {
         limits.requests_per_second = 0;
         limits.sends_per_second = 0;
@@ -156,18 +158,18 @@ async fn zero_switches_the_rates_off() {
     let mut phone = alice.connect().await;
     for number in 0..3_000 {
         phone.send(&chat, &format!("m{number}"), "x").await;
-        phone.hear_type("ack").await;
+        phone.receive_type("ack").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frame_that_is_too_large_closes_the_connection_with_its_code() {
+async fn oversized_frame_closes_with_frame_too_large() {
     let world = Setup::limits(|limits| limits.frame_bytes = 10_000).start().await;
     let alice = world.person("alice");
     let mut device = alice.connect().await;
-    device.say_raw(Message::text("x".repeat(10_001))).await;
+    device.send_raw(Message::text("x".repeat(10_001))).await;
     assert_eq!(device.closed_with().await, (1009, "frame_too_large".into()));
-    // Also when much more of it is on its way than the server ever reads.
+    // The close code also arrives if the server does not read most of the frame.
     let mut device = alice.connect().await;
     let _ = tokio::time::timeout(
         std::time::Duration::from_millis(500),
@@ -178,22 +180,22 @@ async fn a_frame_that_is_too_large_closes_the_connection_with_its_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_user_holds_only_so_many_connections_and_the_place_of_one_that_ended_is_free() {
+async fn connection_above_user_limit_is_closed_until_another_ends() {
     let world = Setup::limits(|limits| limits.connections_per_user = 2).start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let mut first = alice.connect().await;
     let _second = alice.connect().await;
     let mut third = Device::open(world.addr).await;
-    third.say(json!({"type": "hello", "token": alice.token})).await;
+    third.send_json(json!({"type": "hello", "token": alice.token})).await;
     assert_eq!(third.closed_with().await, (4409, "too_many_connections".into()));
     bob.connect().await;
     first.socket.close(None).await.unwrap();
-    while first.hear_raw().await.is_some() {}
+    while first.receive_raw().await.is_some() {}
     alice.connect().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_server_holds_only_so_many_connections() {
+async fn connection_above_server_limit_gets_503() {
     let world = Setup::limits(|limits| limits.connections = 2).start().await;
     let _one = Device::try_open(world.addr, None).await;
     let _two = Device::try_open(world.addr, None).await;
@@ -211,10 +213,10 @@ async fn the_server_holds_only_so_many_connections() {
     assert!(answer.contains("retry-after: "), "{answer}");
 }
 
-/// One member of a group reads more slowly than the others write. It is cut off when its outbox is full, and told why;
-/// the others notice nothing.
+/// One member of a group reads more slowly than the others write. The server closes it with a code
+/// when its outbox is full. The other members are not affected.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_reader_is_closed_with_its_code_while_the_others_go_on() {
+async fn slow_reader_is_closed_as_slow_consumer_without_affecting_others() {
     let world = Setup::limits(|limits| {
         limits.outbox_bytes = 256 * 1024;
         limits.sends_per_second = 0;
@@ -230,38 +232,38 @@ async fn a_slow_reader_is_closed_with_its_code_while_the_others_go_on() {
     let slow = tokio::spawn(async move {
         let mut got = 0;
         loop {
-            match slow.hear_raw().await {
+            match slow.receive_raw().await {
                 Some(Ok(Message::Text(_))) => got += 1,
                 Some(Ok(Message::Close(Some(frame)))) => return (got, u16::from(frame.code)),
                 Some(Ok(_)) => {}
                 other => panic!("a close frame was expected, not {other:?}"),
             }
-            // Slow for longer than the server waits to say goodbye; then the rest is read out.
+            // Read slowly for longer than the close timeout, then read the rest.
             if got < 16 {
                 tokio::time::sleep(std::time::Duration::from_millis(400)).await;
             }
         }
     });
     let content = "x".repeat(60_000);
-    // More than the outbox and all the buffers of the kernel on the way hold.
+    // More than the outbox and the kernel buffers hold.
     const MESSAGES: u64 = 400;
     for number in 0..MESSAGES {
         sender.send(&group, &format!("m{number}"), &content).await;
-        assert_eq!(sender.hear_type("ack").await["seq"], number + 2);
-        assert_eq!(reader.hear_type("message").await["seq"], number + 2);
+        assert_eq!(sender.receive_type("ack").await["seq"], number + 2);
+        assert_eq!(reader.receive_type("message").await["seq"], number + 2);
     }
     let (got, code) = slow.await.unwrap();
     assert_eq!(code, 4413);
     assert!(got < MESSAGES, "it was never cut off");
     let closes = world.get("/metrics").await.text();
     assert!(closes.contains(r#"bluetick_closes_total{reason="slow_consumer"} 1"#), "{closes}");
-    // Its inbox is whole: it comes back and reads on.
+    // No message is lost: the history is complete.
     assert_eq!(carol.history(&group, "").await.json()["head_seq"], MESSAGES + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_too_many_sends_wait_for_the_store_the_socket_is_not_read_and_nothing_is_lost() {
-    let store = RiggedStore::default();
+async fn socket_is_not_read_while_too_many_sends_wait_and_nothing_is_lost() {
+    let store = FaultyStore::default();
     let mut setup = store.setup();
     setup.limits.in_flight_sends_per_connection = 4;
     let world = setup.start().await;
@@ -272,19 +274,19 @@ async fn while_too_many_sends_wait_for_the_store_the_socket_is_not_read_and_noth
     for number in 0..4 {
         phone.send(&chat, &format!("m{number}"), "x").await;
     }
-    phone.say(json!({"type": "ping"})).await;
-    let early = tokio::time::timeout(std::time::Duration::from_millis(200), phone.hear()).await;
+    phone.send_json(json!({"type": "ping"})).await;
+    let early = tokio::time::timeout(std::time::Duration::from_millis(200), phone.receive()).await;
     assert!(early.is_err(), "the ping was read although four sends wait: {early:?}");
     store.hold_appends(false);
     let mut kinds = Vec::new();
     for _ in 0..5 {
-        kinds.push(phone.hear().await["type"].as_str().unwrap().to_string());
+        kinds.push(phone.receive().await["type"].as_str().unwrap().to_string());
     }
     assert_eq!(kinds.iter().filter(|kind| *kind == "ack").count(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_conversations_above_the_daily_limit_are_refused_and_existing_ones_are_free() {
+async fn new_conversations_above_the_daily_limit_are_refused_and_existing_ones_open() {
     let (setup, clock) =
         with_stopped_clock(Setup::limits(|limits| limits.conversations_per_user_per_day = 3));
     let world = setup.start().await;
@@ -322,7 +324,7 @@ async fn refused_conversation_costs_none_of_the_quota() {
     alice.direct("bob").await;
 }
 
-/// A user adds a victim to one group after another.
+/// One user adds another user to one group after another.
 #[tokio::test(flavor = "multi_thread")]
 async fn group_invitations_above_the_hourly_limit_are_refused() {
     let (setup, clock) =

@@ -1,3 +1,5 @@
+//! Sign-up, log-in, tokens, the operator's calls on users, and people search.
+
 use serde_json::json;
 
 use crate::harness::{ADMIN_KEY, Setup, World};
@@ -7,7 +9,7 @@ fn alice() -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_signs_up_gets_a_token_that_works_and_can_log_in_again() {
+async fn sign_up_returns_a_valid_token_and_log_in_works() {
     let world = World::open().await;
     let signed_up = world.call("POST", "/v1/signup", None, Some(alice())).await;
     assert_eq!(signed_up.status, 201);
@@ -26,7 +28,7 @@ async fn who_signs_up_gets_a_token_that_works_and_can_log_in_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taken_name_is_refused_and_so_are_weak_passwords_and_bad_names() {
+async fn sign_up_refuses_taken_names_weak_passwords_and_invalid_names() {
     let world = World::open().await;
     assert_eq!(world.call("POST", "/v1/signup", None, Some(alice())).await.status, 201);
     world.call("POST", "/v1/signup", None, Some(alice())).await.refused(409, "user_exists");
@@ -39,7 +41,7 @@ async fn a_taken_name_is_refused_and_so_are_weak_passwords_and_bad_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_user_and_a_wrong_password_are_answered_alike() {
+async fn unknown_user_and_wrong_password_get_the_same_error() {
     let world = World::open().await;
     assert_eq!(world.call("POST", "/v1/signup", None, Some(alice())).await.status, 201);
     let wrong = json!({"user_id": "alice", "password": "incorrect horse"});
@@ -51,7 +53,7 @@ async fn an_unknown_user_and_a_wrong_password_are_answered_alike() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn guessing_passwords_is_slowed_down_for_one_name_and_not_for_another() {
+async fn log_ins_above_the_rate_are_refused_for_that_user_only() {
     let world = Setup::limits(|limits| limits.logins_per_minute = 3).start().await;
     let guess = |name: &str| json!({"user_id": name, "password": "incorrect horse"});
     world.call("POST", "/v1/login", None, Some(guess("alice"))).await.refused(401, "invalid_credentials");
@@ -62,7 +64,7 @@ async fn guessing_passwords_is_slowed_down_for_one_name_and_not_for_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sign_up_can_be_switched_off_and_the_operator_still_makes_accounts() {
+async fn operator_creates_accounts_while_sign_up_is_disabled() {
     let world = Setup { signup: false, ..Setup::default() }.start().await;
     world.call("POST", "/v1/signup", None, Some(alice())).await.refused(403, "signup_disabled");
     let made = world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(alice())).await;
@@ -72,7 +74,7 @@ async fn sign_up_can_be_switched_off_and_the_operator_still_makes_accounts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operator_looks_users_up_and_gives_them_new_passwords() {
+async fn operator_reads_users_and_changes_passwords() {
     let world = World::new().await;
     world.call("GET", "/v1/users/alice", Some(ADMIN_KEY), None).await.refused(404, "user_not_found");
     let password = json!({"password": "battery staple"});
@@ -91,7 +93,7 @@ async fn the_operator_looks_users_up_and_gives_them_new_passwords() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operator_mints_tokens_for_users_without_an_account() {
+async fn operator_mints_tokens_for_users_without_an_account() {
     let world = World::new().await;
     let mint = |ttl: i64| json!({"user_id": "from-elsewhere", "ttl_s": ttl});
     let minted = world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(mint(60))).await;
@@ -106,7 +108,7 @@ async fn the_operator_mints_tokens_for_users_without_an_account() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operators_calls_need_the_admin_key_and_a_users_token_is_none() {
+async fn operator_calls_without_admin_key_are_refused() {
     let world = World::new().await;
     let token = world.person("alice").token;
     for key in [None, Some("not-the-key"), Some(&*token)] {
@@ -118,7 +120,7 @@ async fn the_operators_calls_need_the_admin_key_and_a_users_token_is_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn calls_without_a_valid_token_are_refused_and_an_expired_one_is_called_so() {
+async fn call_without_valid_token_is_refused_and_expiry_is_named() {
     let clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(
         bluetick_core::Timestamp::from_millis(1_800_000_000_000),
     ));
@@ -134,7 +136,7 @@ async fn calls_without_a_valid_token_are_refused_and_an_expired_one_is_called_so
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_kept_by_no_cache_on_the_way() {
+async fn token_responses_are_not_cacheable() {
     let world = World::open().await;
     let body = json!({"user_id": "alice", "password": "correct horse"});
     let signed_up = world.call("POST", "/v1/signup", None, Some(body.clone())).await;
@@ -147,7 +149,7 @@ async fn a_token_is_kept_by_no_cache_on_the_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_find_each_other_by_name_and_give_themselves_another() {
+async fn people_search_finds_by_name_and_display_name_can_change() {
     let world = World::open().await;
     let bob = world.person("bob");
     let signup =
@@ -161,7 +163,7 @@ async fn people_find_each_other_by_name_and_give_themselves_another() {
     assert_eq!(bob.get("/v1/people").await.status, 400);
     assert_eq!(world.get("/v1/people?search=al").await.status, 401);
 
-    // Somebody without an account has no name until it takes one.
+    // A user without an account has no display name until it sets one.
     assert_eq!(bob.get("/v1/me").await.json()["display_name"], json!(null));
     let renamed = bob.call("PATCH", "/v1/me", Some(json!({"display_name": " Robert  "}))).await;
     assert_eq!((renamed.status, renamed.json()["display_name"].clone()), (200, json!("Robert")));
@@ -171,7 +173,7 @@ async fn people_find_each_other_by_name_and_give_themselves_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_searching_is_off_only_a_whole_user_id_is_found() {
+async fn disabled_search_finds_only_a_complete_user_id() {
     let mut setup = Setup::default();
     setup.settings.people_search = false;
     let world = setup.start().await;
@@ -182,7 +184,7 @@ async fn where_searching_is_off_only_a_whole_user_id_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_says_what_it_offers_before_anybody_is_logged_in() {
+async fn server_info_is_available_without_authentication() {
     let offer = World::open().await.get("/v1/server").await.json();
     assert_eq!((&offer["signup"], &offer["login"]), (&json!(true), &json!(true)));
     assert_eq!(offer["content_bytes"], 65_536);

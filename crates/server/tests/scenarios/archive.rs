@@ -1,4 +1,4 @@
-//! The operator's calls about the archive, what becomes of the jobs they begin, and the archive's own turns.
+//! The archive calls of the operator, the jobs that they start, and the scheduled runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use bluetick_core::{ConversationId, Seq, StoreError, Timestamp};
 use bluetick_server::{ArchiveSchedule, NoArchive};
 use serde_json::{Value, json};
 
-use crate::harness::{ADMIN_KEY, PATIENCE, Reply, Setup, World};
-use crate::rigged_archive::{Asked, RiggedArchive};
+use crate::faulty_archive::{ArchiveCall, FaultyArchive};
+use crate::harness::{ADMIN_KEY, Reply, Setup, TIMEOUT, World};
 
 fn conversation() -> ConversationId {
     ConversationId::group([7; 15])
@@ -25,7 +25,7 @@ impl World {
         self.call("GET", "/v1/archive", Some(ADMIN_KEY), None).await.json()
     }
 
-    /// Begins a job and waits until it has ended.
+    /// Starts a job and waits until it has ended.
     async fn job(&self, path: &str, body: Value) -> Value {
         let begun = self.order(path, body).await;
         assert_eq!(begun.status, 202, "{}", begun.text());
@@ -34,7 +34,7 @@ impl World {
     }
 
     async fn job_ended(&self, job_id: &str) -> Value {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             let path = format!("/v1/archive/jobs/{job_id}");
             let job = self.call("GET", &path, Some(ADMIN_KEY), None).await.json();
@@ -48,8 +48,8 @@ impl World {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_call_about_the_archive_needs_the_admin_key_and_a_users_token_is_none() {
-    let archive = RiggedArchive::on();
+async fn archive_calls_without_admin_key_are_refused() {
+    let archive = FaultyArchive::on();
     let mut setup = archive.setup();
     setup.limits.wrong_admin_keys_per_address_per_minute = 0;
     let world = setup.start().await;
@@ -66,12 +66,12 @@ async fn every_call_about_the_archive_needs_the_admin_key_and_a_users_token_is_n
             world.call(method, path, key, Some(json!({}))).await.refused(401, "unauthenticated");
         }
     }
-    assert_eq!(archive.asked(), []);
+    assert_eq!(archive.calls(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_archive_says_what_lies_where() {
-    let archive = RiggedArchive::on();
+async fn archive_status_returns_sizes_and_counters() {
+    let archive = FaultyArchive::on();
     archive.change_status(|status| {
         (status.cold.segments, status.cold.messages) = (12, 11_842);
         (status.cold.bytes, status.cold.raw_bytes) = (1_204_224, 5_659_853);
@@ -93,7 +93,7 @@ async fn the_archive_says_what_lies_where() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_the_archive_is_off_its_jobs_are_refused_and_it_says_so() {
+async fn jobs_are_refused_while_the_archive_is_off() {
     let world = Setup { archive: Arc::new(NoArchive), ..Setup::default() }.start().await;
     let shown = world.archive().await;
     assert_eq!((&shown["place"], &shown["engine_on"]), (&json!(""), &json!(false)));
@@ -107,8 +107,8 @@ async fn where_the_archive_is_off_its_jobs_are_refused_and_it_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_tells_how_far_it_is_and_then_what_it_did() {
-    let archive = RiggedArchive::on();
+async fn job_returns_its_progress_and_then_its_report() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     archive.hold(true);
     let begun = world.order("/v1/archive/run", json!({"partial": true})).await;
@@ -132,7 +132,7 @@ async fn a_job_tells_how_far_it_is_and_then_what_it_did() {
     assert_eq!(ended["report"], report);
     let shown = world.archive().await;
     assert_eq!((&shown["job"], &shown["last_job"]), (&Value::Null, &ended));
-    assert_eq!(archive.asked(), [Asked::Run(ArchiveRun { only: None, partial: true })]);
+    assert_eq!(archive.calls(), [ArchiveCall::Run(ArchiveRun { only: None, partial: true })]);
     is_documented("ArchiveBody", &shown);
     for (path, body) in [
         ("/v1/archive/verify", json!({})),
@@ -154,24 +154,24 @@ fn is_documented(name: &str, answer: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_call_asks_the_archive_for_what_it_says() {
-    let archive = RiggedArchive::on();
+async fn each_call_starts_the_matching_job() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     let (id, user) = (conversation(), || "alice".parse().unwrap());
     let text = id.to_string();
-    let all_of = |scope, through| Asked::Erase(Erase { scope, through });
+    let all_of = |scope, through| ArchiveCall::Erase(Erase { scope, through });
     let in_it = || EraseScope::User { user: user(), conversation: Some(id) };
     let everywhere = EraseScope::User { user: user(), conversation: None };
     for (path, body, asked) in [
-        ("/v1/archive/run", json!({}), Asked::Run(ArchiveRun::default())),
+        ("/v1/archive/run", json!({}), ArchiveCall::Run(ArchiveRun::default())),
         (
             "/v1/archive/run",
             json!({"conversation_id": text}),
-            Asked::Run(ArchiveRun { only: Some(id), partial: false }),
+            ArchiveCall::Run(ArchiveRun { only: Some(id), partial: false }),
         ),
-        ("/v1/archive/verify", json!({}), Asked::Verify),
-        ("/v1/archive/restore", json!({"conversation_id": text}), Asked::Restore(Some(id))),
-        ("/v1/archive/restore", json!({"all": true}), Asked::Restore(None)),
+        ("/v1/archive/verify", json!({}), ArchiveCall::Verify),
+        ("/v1/archive/restore", json!({"conversation_id": text}), ArchiveCall::Restore(Some(id))),
+        ("/v1/archive/restore", json!({"all": true}), ArchiveCall::Restore(None)),
         ("/v1/erasures", json!({"conversation_id": text}), all_of(EraseScope::Conversation(id), None)),
         (
             "/v1/erasures",
@@ -183,15 +183,15 @@ async fn each_call_asks_the_archive_for_what_it_says() {
     ] {
         let ended = world.job(path, body.clone()).await;
         assert_eq!(ended["error"], Value::Null, "{path} {body}");
-        assert_eq!(archive.asked().last(), Some(&asked), "{path} {body}");
+        assert_eq!(archive.calls().last(), Some(&asked), "{path} {body}");
     }
-    // The body of a run may be left out.
+    // The body of a run is optional.
     assert_eq!(world.call("POST", "/v1/archive/run", Some(ADMIN_KEY), None).await.status, 202);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_means_nothing_is_refused_by_its_field_and_begins_nothing() {
-    let archive = RiggedArchive::on();
+async fn invalid_body_names_the_field_and_starts_no_job() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     let text = conversation().to_string();
     for (path, body, about) in [
@@ -216,12 +216,12 @@ async fn a_body_that_means_nothing_is_refused_by_its_field_and_begins_nothing() 
         let message = world.order(path, body.clone()).await.refused(400, "invalid_request");
         assert!(message.contains(about), "{path} {body}: {message}");
     }
-    assert_eq!(archive.asked(), []);
+    assert_eq!(archive.calls(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_job_is_under_way_at_a_time() {
-    let archive = RiggedArchive::on();
+async fn second_job_is_refused_while_one_is_running() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     archive.hold(true);
     let first = world.order("/v1/archive/verify", json!({})).await.json()["job_id"].clone();
@@ -231,12 +231,12 @@ async fn one_job_is_under_way_at_a_time() {
     archive.hold(false);
     world.job_ended(first.as_str().unwrap()).await;
     world.job("/v1/erasures", erasure).await;
-    assert_eq!(archive.asked().len(), 2);
+    assert_eq!(archive.calls().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_makes_a_job_impossible_is_answered_at_once() {
-    let archive = RiggedArchive::on();
+async fn immediate_job_failure_is_returned_to_the_caller() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     let body = json!({"conversation_id": conversation().to_string()});
     archive.fail_next(ArchiveError::NoSuchConversation);
@@ -245,21 +245,21 @@ async fn what_makes_a_job_impossible_is_answered_at_once() {
     world.order("/v1/archive/restore", body).await.refused(404, "conversation_not_found");
     archive.fail_next(ArchiveError::Unavailable("connection refused".into()));
     world.order("/v1/archive/verify", json!({})).await.refused(503, "archive_unavailable");
-    // And stands there for whoever looks later.
+    // The status also returns the error later.
     let last = world.archive().await["last_job"].clone();
     assert!(last["error"].as_str().unwrap().contains("connection refused"), "{last}");
     assert_eq!(last["report"], Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_panics_has_failed_and_the_next_one_is_taken() {
-    let archive = RiggedArchive::on();
+async fn panicking_job_fails_and_the_next_job_runs() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     archive.panic_next();
-    // It may have begun, or have ended before anybody looked.
+    // The job may be running, or may have ended before the first report.
     let begun = world.order("/v1/archive/run", json!({})).await;
     assert!([202, 500].contains(&begun.status), "{}", begun.text());
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     let last = loop {
         let last = world.archive().await["last_job"].clone();
         if !last.is_null() {
@@ -273,13 +273,13 @@ async fn a_job_that_panics_has_failed_and_the_next_one_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_on_when_whoever_asked_is_gone() {
-    let archive = RiggedArchive::on();
+async fn job_continues_after_its_caller_disconnects() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     archive.hold(true);
     let begun = world.order("/v1/archive/verify", json!({})).await.json()["job_id"].clone();
-    // The connection of that call is closed; the job is not.
-    assert_eq!(archive.jobs_under_way.load(Ordering::SeqCst), 1);
+    // The connection of that call is closed; the job is still running.
+    assert_eq!(archive.running_jobs.load(Ordering::SeqCst), 1);
     archive.hold(false);
     let ended = world.job_ended(begun.as_str().unwrap()).await;
     let report = &ended["report"];
@@ -288,72 +288,72 @@ async fn a_job_goes_on_when_whoever_asked_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_nobody_gave_is_not_found() {
-    let world = RiggedArchive::on().setup().start().await;
+async fn unknown_job_id_is_not_found() {
+    let world = FaultyArchive::on().setup().start().await;
     world.call("GET", "/v1/archive/jobs/1-1", Some(ADMIN_KEY), None).await.refused(404, "not_found");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_does_not_wait_for_a_job() {
-    let archive = RiggedArchive::on();
+async fn drain_does_not_wait_for_an_archive_job() {
+    let archive = FaultyArchive::on();
     let mut world = archive.setup().start().await;
     archive.hold(true);
     assert_eq!(world.order("/v1/archive/verify", json!({})).await.status, 202);
     let begun = tokio::time::Instant::now();
-    tokio::time::timeout(PATIENCE, world.take_server().drain()).await.expect("it ends");
+    tokio::time::timeout(TIMEOUT, world.take_server().drain()).await.expect("it ends");
     assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unfinished_erasures_are_finished_at_the_start() {
-    let archive = RiggedArchive::on();
+async fn unfinished_erasures_run_at_server_start() {
+    let archive = FaultyArchive::on();
     archive.change_status(|status| status.unfinished_erasures = 1);
     let _world = archive.setup().start().await;
-    until(|| archive.asked() == [Asked::Run(ArchiveRun::default())]).await;
+    until(|| archive.calls() == [ArchiveCall::Run(ArchiveRun::default())]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_that_stays_unfinished_is_tried_again_while_the_archive_is_off() {
-    let archive = RiggedArchive::on();
+async fn unfinished_erasure_is_retried_while_the_archive_is_off() {
+    let archive = FaultyArchive::on();
     archive.fail_next(ArchiveError::Off);
     let archive_schedule = ArchiveSchedule { every: Duration::from_millis(5), between: None };
     let _world = Setup { archive_schedule, ..archive.setup() }.start().await;
-    until(|| archive.asked().len() == 1).await;
+    until(|| archive.calls().len() == 1).await;
     archive.change_status(|status| status.unfinished_erasures = 1);
-    until(|| archive.asked().len() >= 3).await;
-    assert!(archive.asked().iter().all(|asked| *asked == Asked::Run(ArchiveRun::default())));
+    until(|| archive.calls().len() >= 3).await;
+    assert!(archive.calls().iter().all(|asked| *asked == ArchiveCall::Run(ArchiveRun::default())));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_archive_runs_by_itself_and_goes_on_after_a_turn_that_failed() {
-    let archive = RiggedArchive::on();
+async fn scheduled_runs_continue_after_a_failed_run() {
+    let archive = FaultyArchive::on();
     archive.fail_next(ArchiveError::Unavailable("connection refused".into()));
     archive.fail_next(StoreError::Failed("anything".into()).into());
     let archive_schedule = ArchiveSchedule { every: Duration::from_millis(20), between: None };
     let world = Setup { archive_schedule, ..archive.setup() }.start().await;
-    until(|| archive.asked().len() >= 4).await;
-    assert!(archive.asked().iter().all(|asked| *asked == Asked::Run(ArchiveRun::default())));
+    until(|| archive.calls().len() >= 4).await;
+    assert!(archive.calls().iter().all(|asked| *asked == ArchiveCall::Run(ArchiveRun::default())));
     let last = world.archive().await["last_job"].clone();
     assert_eq!(last["kind"], "run");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_that_says_that_it_is_off_is_not_asked_again() {
-    let archive = RiggedArchive::on();
+async fn schedule_starts_no_further_run_while_the_archive_is_off() {
+    let archive = FaultyArchive::on();
     archive.fail_next(ArchiveError::Off);
     let archive_schedule = ArchiveSchedule { every: Duration::from_millis(5), between: None };
     let world = Setup { archive_schedule, ..archive.setup() }.start().await;
-    until(|| archive.asked().len() == 1).await;
-    // Calls take their time, in which a schedule would have had many turns.
+    until(|| archive.calls().len() == 1).await;
+    // These calls take longer than several intervals of the schedule.
     for _ in 0..20 {
         world.archive().await;
     }
-    assert_eq!(archive.asked(), [Asked::Run(ArchiveRun::default())]);
+    assert_eq!(archive.calls(), [ArchiveCall::Run(ArchiveRun::default())]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_tell_what_the_archive_counts() {
-    let archive = RiggedArchive::on();
+async fn metrics_export_the_archive_counters() {
+    let archive = FaultyArchive::on();
     let world = archive.setup().start().await;
     assert!(world.get("/metrics").await.text().contains("\nbluetick_archive_paused 0\n"));
     archive.change_counters(|counters| {
@@ -384,7 +384,7 @@ async fn metrics_tell_what_the_archive_counts() {
 }
 
 async fn until(holds: impl Fn() -> bool) {
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     while !holds() {
         assert!(tokio::time::Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(2)).await;

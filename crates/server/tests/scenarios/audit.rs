@@ -1,4 +1,4 @@
-//! What the operator does is written down before it is done.
+//! The audit trail of the operator's acts.
 
 use std::fs;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 
 use crate::harness::{ADMIN_KEY, Reply, Setup, World, raw_call};
 
-struct Audited {
+struct AuditedServer {
     world: World,
     directory: tempfile::TempDir,
 }
 
-impl Audited {
-    async fn new() -> Audited {
+impl AuditedServer {
+    async fn new() -> AuditedServer {
         let directory = tempfile::tempdir().unwrap();
         let audit = Arc::new(Trail::new(&AuditSettings::default(), directory.path()));
-        Audited { world: Setup { audit, ..Setup::default() }.start().await, directory }
+        AuditedServer { world: Setup { audit, ..Setup::default() }.start().await, directory }
     }
 
     async fn operator(&self, method: &str, path: &str, body: Option<Value>) -> Reply {
@@ -33,7 +33,7 @@ impl Audited {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// What each line says of an act, its outcome and its subject.
+    /// Returns act, outcome and subject of each entry.
     fn acts(&self) -> Vec<(String, String, Value)> {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let lines = self.lines();
@@ -43,7 +43,7 @@ impl Audited {
             .collect()
     }
 
-    /// Writing fails from now on.
+    /// Makes every further write fail.
     fn break_trail(&self) {
         let file = self.directory.path().join("audit.log");
         let _gone = fs::remove_file(&file);
@@ -56,8 +56,8 @@ fn said(act: &str, outcome: &str, subject: Value) -> (String, String, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_written_down_when_it_is_minted() {
-    let audited = Audited::new().await;
+async fn minted_token_gets_an_audit_entry_without_secrets() {
+    let audited = AuditedServer::new().await;
     let reply = audited.operator("POST", "/v1/tokens", Some(json!({"user_id": "alice"}))).await;
     assert_eq!(reply.status, 201);
     assert_eq!(audited.acts(), [said("token.mint", "done", json!({"user_id": "alice"}))]);
@@ -70,8 +70,8 @@ async fn a_token_is_written_down_when_it_is_minted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_is_written_down_when_it_is_made_changed_and_logged_out_and_no_password_is() {
-    let audited = Audited::new().await;
+async fn user_acts_get_audit_entries_without_passwords() {
+    let audited = AuditedServer::new().await;
     let user = json!({"user_id": "alice", "password": "correct horse"});
     assert_eq!(audited.operator("POST", "/v1/users", Some(user.clone())).await.status, 201);
     audited.operator("POST", "/v1/users", Some(user)).await.refused(409, "user_exists");
@@ -100,8 +100,8 @@ async fn a_user_is_written_down_when_it_is_made_changed_and_logged_out_and_no_pa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_of_the_archive_and_erasures_are_written_down_also_when_they_are_refused() {
-    let audited = Audited::new().await;
+async fn archive_jobs_and_erasures_get_audit_entries_when_refused() {
+    let audited = AuditedServer::new().await;
     let chat = audited.world.person("alice").direct("bob").await;
     let conversation = json!({"conversation_id": chat});
     for (path, body, act, subject) in [
@@ -126,8 +126,8 @@ async fn jobs_of_the_archive_and_erasures_are_written_down_also_when_they_are_re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_written_down_is_not_done() {
-    let audited = Audited::new().await;
+async fn act_is_refused_when_its_audit_entry_cannot_be_written() {
+    let audited = AuditedServer::new().await;
     let alice = audited.world.person("alice");
     audited.break_trail();
     let user = json!({"user_id": "bob", "password": "correct horse"});
@@ -143,19 +143,19 @@ async fn what_cannot_be_written_down_is_not_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_admin_keys_are_written_down_and_a_flood_of_them_does_not_fill_the_trail() {
-    let mut audited = Audited::new().await;
+async fn wrong_admin_keys_get_a_bounded_number_of_audit_entries() {
+    let mut audited = AuditedServer::new().await;
     let guess = || audited.world.call("DELETE", "/v1/users/alice/sessions", Some("open-sesame"), None);
     for _ in 0..10 {
         assert_eq!(guess().await.status, 401);
     }
     // Each 429 is delayed, so these run concurrently.
     for answer in join_all((0..15).map(|_| guess())).await {
-        // On a slow machine the bucket refills meanwhile.
+        // On a slow machine the bucket refills during the test.
         assert!([401, 429].contains(&answer.status), "{}", answer.text());
     }
     let lines = audited.lines();
-    // The minute may have turned meanwhile.
+    // A new minute may begin during the test.
     assert!((10..=20).contains(&lines.len()), "{}", lines.len());
     assert_eq!((&lines[0]["act"], &lines[0]["outcome"]), (&json!("admin_key.refused"), &json!("refused")));
     assert_eq!(lines[0]["who"]["by"], "stranger");
@@ -167,7 +167,7 @@ async fn wrong_admin_keys_are_written_down_and_a_flood_of_them_does_not_fill_the
         .await
         .refused(401, "unauthenticated");
     assert_eq!(audited.lines().len(), lines.len(), "no key is no attempt");
-    // Nobody tries again; those that were left out are told all the same.
+    // No further key arrives; the drain reports the omitted keys.
     audited.world.take_server().drain().await;
     let lines = audited.lines().into_iter().filter(|line| line["act"] == "admin_key.refused");
     let told = lines.map(|line| {
@@ -178,8 +178,8 @@ async fn wrong_admin_keys_are_written_down_and_a_flood_of_them_does_not_fill_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_keeps_the_name_it_came_with_if_that_is_one() {
-    let audited = Audited::new().await;
+async fn valid_request_id_is_kept_and_an_invalid_one_is_replaced() {
+    let audited = AuditedServer::new().await;
     let call = |headers: &str| {
         format!(
             "DELETE /v1/users/alice/sessions HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {ADMIN_KEY}\r\n\
@@ -207,8 +207,8 @@ async fn a_request_keeps_the_name_it_came_with_if_that_is_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_told_to_stop_writes_that_down_and_what_people_do_is_not() {
-    let mut audited = Audited::new().await;
+async fn drain_gets_an_audit_entry_and_user_acts_do_not() {
+    let mut audited = AuditedServer::new().await;
     let alice = audited.world.person("alice");
     alice.direct("bob").await;
     assert_eq!(alice.call("POST", "/v1/logout", Some(json!({"everywhere": true}))).await.status, 204);

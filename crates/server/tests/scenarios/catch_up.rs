@@ -1,4 +1,4 @@
-//! What a device that comes back is sent.
+//! The backlog that a device gets when it connects.
 
 use std::sync::atomic::Ordering;
 
@@ -6,8 +6,8 @@ use bluetick_core::Seq;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use crate::faulty_store::FaultyStore;
 use crate::harness::{Device, Person, Setup, World};
-use crate::rigged_store::RiggedStore;
 
 pub fn without_rates() -> Setup {
     Setup::limits(|limits| {
@@ -16,7 +16,7 @@ pub fn without_rates() -> Setup {
     })
 }
 
-/// The seqs of a conversation, messages and acks alike, in the order in which they were heard.
+/// Returns the seqs of a conversation, of messages and acks alike, in the order received.
 pub fn seqs(frames: &[Value], conversation: &str) -> Vec<u64> {
     let of_it = frames.iter().filter(|frame| frame["conversation_id"] == conversation);
     let placed = of_it.filter(|frame| frame["type"] == "message" || frame["type"] == "ack");
@@ -33,12 +33,12 @@ pub async fn write(sender: &Person, conversation: &str, count: usize) {
         device.send(conversation, &format!("{}-{number}", sender.name), "hi").await;
     }
     for _ in 0..count {
-        while device.hear_any().await["type"] != "ack" {}
+        while device.receive_any().await["type"] != "ack" {}
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_missed_comes_in_order_before_caught_up_and_again_until_it_is_acked() {
+async fn missed_messages_are_sent_in_order_until_acknowledged() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -49,50 +49,50 @@ async fn what_was_missed_comes_in_order_before_caught_up_and_again_until_it_is_a
     }
     let mut tablet = bob.connect().await;
     tablet.send_receipt("delivered", &chat, 249).await;
-    tablet.hears_nothing().await;
-    world.person("settler").settle().await;
+    tablet.receives_nothing().await;
+    world.person("settler").wait_for_delivery().await;
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [250]);
     tablet.send_receipt("delivered", &chat, 250).await;
-    tablet.hears_nothing().await;
-    world.person("settler").settle().await;
+    tablet.receives_nothing().await;
+    world.person("settler").wait_for_delivery().await;
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [0; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_push_that_was_not_acked_when_its_connection_ended_comes_again() {
+async fn unacknowledged_push_is_sent_again_after_reconnect() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let mut tablet = bob.connect().await;
     alice.send(&chat, "m1", "hi").await;
-    tablet.hear_type("message").await;
+    tablet.receive_type("message").await;
     drop(tablet);
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [1]);
 }
 
-/// The user has read everything on one device; the other one was away.
+/// The user has read everything on one device while the other was offline.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_says_where_it_is_gets_what_it_misses_whatever_the_others_have() {
+async fn device_with_a_position_gets_messages_above_it() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     write(&alice, &chat, 120).await;
     let mut tablet = bob.connect().await;
     tablet.send_receipt("read", &chat, 120).await;
-    tablet.hears_nothing().await;
-    bob.settle().await;
+    tablet.receives_nothing().await;
+    bob.wait_for_delivery().await;
     let at = |position: Value| json!({chat.clone(): position});
     assert_eq!(seqs(&bob.connect_at(at(json!({"epoch": 1, "seq": 7}))).await.backlog, &chat), range(8, 120));
     assert_eq!(seqs(&bob.connect_at(at(json!(119))).await.backlog, &chat), [120]);
     assert_eq!(seqs(&bob.connect_at(at(json!(120))).await.backlog, &chat), [0; 0]);
     assert_eq!(seqs(&bob.connect_at(at(json!(5_000))).await.backlog, &chat), [0; 0]);
-    // A position of another life of the store says nothing, as one above the head.
+    // A position of another store epoch is ignored, and so is one above the head.
     let other_life = at(json!({"epoch": 9, "seq": 7}));
     assert_eq!(seqs(&bob.connect_at(other_life).await.backlog, &chat), [0; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_position_in_a_group_one_has_been_taken_out_of_is_answered_with_gone() {
+async fn position_in_a_left_or_unknown_group_returns_gone() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob"]).await;
@@ -100,7 +100,8 @@ async fn a_position_in_a_group_one_has_been_taken_out_of_is_answered_with_gone()
     let never = format!("g{}", "0".repeat(group.len() - 1));
     let tablet = bob.connect_at(json!({group.clone(): 1, never.clone(): 4})).await;
     let mut gone: Vec<Value> = [group, never].map(|id| json!({"type": "gone", "conversation_id": id})).into();
-    // The notice of the removal may still be on its way; then it is sent, and followed by another `gone`.
+    // The notice of the removal may still be in delivery; then it is sent, followed by another
+    // `gone`.
     let mut backlog = tablet.backlog.clone();
     backlog.retain(|frame| frame["type"] == "gone");
     for frames in [&mut gone, &mut backlog] {
@@ -111,7 +112,7 @@ async fn a_position_in_a_group_one_has_been_taken_out_of_is_answered_with_gone()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn by_its_position_a_device_says_what_was_delivered() {
+async fn position_in_hello_stores_messages_as_delivered() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -119,24 +120,24 @@ async fn by_its_position_a_device_says_what_was_delivered() {
     let mut phone = alice.connect().await;
     let tablet = bob.connect_at(json!({chat.clone(): 3})).await;
     assert_eq!(seqs(&tablet.backlog, &chat), [4, 5]);
-    let status = phone.hear_type("status").await;
+    let status = phone.receive_type("status").await;
     assert_eq!((&status["user_id"], &status["last_delivered_seq"]), (&json!("bob"), &json!(3)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_with_nothing_to_catch_up_hears_so_at_once() {
+async fn device_without_backlog_gets_caught_up_immediately() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     alice.direct("bob").await;
     let mut tablet = bob.connect().await;
     assert_eq!(tablet.backlog, Vec::<Value>::new());
-    tablet.hears_nothing().await;
+    tablet.receives_nothing().await;
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains("bluetick_catch_ups 0\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_backlog_longer_than_the_limit_says_where_to_page_on_and_goes_on_live_above() {
+async fn backlog_above_the_limit_returns_a_paging_range_and_continues_live() {
     let mut setup = without_rates();
     setup.limits.backlog_messages = 150;
     let world = setup.start().await;
@@ -151,13 +152,13 @@ async fn a_backlog_longer_than_the_limit_says_where_to_page_on_and_goes_on_live_
     });
     assert_eq!(*backlog, expected);
     alice.send(&chat, "live", "hi").await;
-    assert_eq!(tablet.hear_type("message").await["seq"], 401);
+    assert_eq!(tablet.receive_type("message").await["seq"], 401);
     let page = bob.history(&chat, "?after_seq=150&limit=100").await;
     assert_eq!(page.seqs(), range(151, 250));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exactly_as_many_as_the_limit_are_simply_sent() {
+async fn backlog_of_exactly_the_limit_is_sent_completely() {
     let mut setup = without_rates();
     setup.limits.backlog_messages = 20;
     let world = setup.start().await;
@@ -169,7 +170,7 @@ async fn exactly_as_many_as_the_limit_are_simply_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_more_conversations_than_the_limit_the_rest_is_only_told_where_it_stands() {
+async fn conversations_above_the_backlog_limit_get_only_a_backlog_frame() {
     let mut setup = without_rates();
     setup.limits.backlog_conversations = 3;
     let world = setup.start().await;
@@ -189,28 +190,28 @@ async fn of_more_conversations_than_the_limit_the_rest_is_only_told_where_it_sta
     assert!(told.iter().all(|frame| frame["next_after_seq"] == 0 && frame["head_seq"] == 2));
     for (friend, chat) in &chats {
         friend.send(chat, "m3", "live").await;
-        assert_eq!(tablet.hear_type("message").await["seq"], 3);
+        assert_eq!(tablet.receive_type("message").await["seq"], 3);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_fails_during_the_backlog_closes_the_connection_to_be_tried_again() {
-    let store = RiggedStore::default();
+async fn store_failure_during_catch_up_closes_with_internal_error() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     alice.send(&chat, "m1", "hi").await;
     store.pages_fail.store(true, Ordering::SeqCst);
     let mut tablet = Device::open(world.addr).await;
-    tablet.say(json!({"type": "hello", "token": bob.token})).await;
+    tablet.send_json(json!({"type": "hello", "token": bob.token})).await;
     assert_eq!(tablet.closed_with().await, (1011, "internal_error".into()));
     store.pages_fail.store(false, Ordering::SeqCst);
     assert_eq!(seqs(&bob.connect().await.backlog, &chat), [1]);
 }
 
-/// A position holds for the conversation; in others, what no device has acked comes as ever.
+/// A position applies to its conversation. In others, unacknowledged messages are sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn several_conversations_come_side_by_side_each_in_its_order() {
+async fn backlogs_of_several_conversations_keep_their_order() {
     let world = without_rates().start().await;
     let bob = world.person("bob");
     let mut chats = Vec::new();
@@ -227,9 +228,9 @@ async fn several_conversations_come_side_by_side_each_in_its_order() {
     }
 }
 
-/// Many devices come back at once, as after a restart.
+/// Many devices reconnect at once, as after a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn when_many_come_back_at_once_each_gets_its_own_backlog() {
+async fn concurrent_reconnects_each_get_their_backlog() {
     const DEVICES: usize = 150;
     let world = without_rates().start().await;
     let names: Vec<String> = (0..DEVICES).map(|number| format!("p{number}")).collect();
@@ -246,13 +247,13 @@ async fn when_many_come_back_at_once_each_gets_its_own_backlog() {
         assert_eq!(seqs(&backlog, &group), range(1, 101));
     }
     let metrics = world.get("/metrics").await.text();
-    // She was sent the notice of her group's making herself.
+    // The sender got the notice of its own group, too.
     let expected = format!("bluetick_backlog_messages_total {}\n", DEVICES * 101 + 1);
     assert!(metrics.contains(&expected) && metrics.contains("bluetick_catch_ups 0\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_member_is_sent_nothing_from_before_its_joining() {
+async fn late_member_gets_no_backlog_from_before_its_joining() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["carol"]).await;

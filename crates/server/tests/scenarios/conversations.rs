@@ -1,9 +1,11 @@
+//! Opening conversations, members and access.
+
 use serde_json::json;
 
 use crate::harness::{Setup, World};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_sides_open_the_same_direct_conversation_and_the_second_finds_it() {
+async fn both_users_open_the_same_direct_conversation() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let first = alice.post("/v1/conversations", json!({"kind": "direct", "peer": "bob"})).await;
@@ -17,7 +19,7 @@ async fn both_sides_open_the_same_direct_conversation_and_the_second_finds_it() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_starts_with_a_notice_and_its_creator_as_admin() {
+async fn new_group_has_a_notice_and_its_creator_as_admin() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob"]).await;
@@ -32,7 +34,7 @@ async fn a_group_starts_with_a_notice_and_its_creator_as_admin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_requests_to_open_a_conversation_say_what_is_wrong() {
+async fn invalid_open_request_names_the_field() {
     let world = World::new().await;
     let alice = world.person("alice");
     for (body, says) in [
@@ -57,7 +59,7 @@ async fn bad_requests_to_open_a_conversation_say_what_is_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_cannot_tell_a_conversation_from_one_that_does_not_exist() {
+async fn non_member_gets_the_same_error_as_for_an_unknown_conversation() {
     let world = World::new().await;
     let [alice, mallory] = world.people(["alice", "mallory"]);
     let group = alice.group(&["bob"]).await;
@@ -85,7 +87,7 @@ async fn a_stranger_cannot_tell_a_conversation_from_one_that_does_not_exist() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_member_sees_from_its_joining_on() {
+async fn late_member_sees_messages_from_its_joining_on() {
     let world = World::new().await;
     let [alice, carol] = world.people(["alice", "carol"]);
     let group = alice.group(&["bob"]).await;
@@ -100,25 +102,25 @@ async fn a_late_member_sees_from_its_joining_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removed_member_is_a_stranger_and_hears_of_its_going_and_nothing_more() {
+async fn removed_member_gets_the_notice_and_loses_access() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob"]).await;
     let mut phone = bob.connect().await;
     assert_eq!(alice.remove(&group, "bob").await.status, 204);
-    let notice = phone.hear_type("message").await;
+    let notice = phone.receive_type("message").await;
     assert!(notice["content"].as_str().unwrap().contains("member_removed"));
     alice.send(&group, "m1", "he is gone").await;
-    phone.hears_nothing().await;
+    phone.receives_nothing().await;
     bob.get(&format!("/v1/conversations/{group}")).await.refused(404, "conversation_not_found");
     bob.history(&group, "").await.refused(404, "conversation_not_found");
     bob.send(&group, "m2", "let me in").await.refused(404, "conversation_not_found");
     phone.send(&group, "m3", "let me in").await;
-    assert_eq!(phone.hear_error("conversation_not_found").await["message_id"], "m3");
+    assert_eq!(phone.receive_error("conversation_not_found").await["message_id"], "m3");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_leave_by_themselves_and_only_an_admin_removes_others() {
+async fn member_may_leave_and_only_an_admin_removes_others() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob", "carol"]).await;
@@ -132,7 +134,7 @@ async fn members_leave_by_themselves_and_only_an_admin_removes_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn groups_and_additions_have_a_size() {
+async fn group_size_and_members_per_call_are_limited() {
     let world = Setup::limits(|limits| {
         limits.group_members = 4;
         limits.members_per_call = 2;
@@ -151,7 +153,7 @@ async fn groups_and_additions_have_a_size() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_id_of_any_letters_can_stand_in_a_path() {
+async fn percent_encoded_user_id_in_a_path_is_decoded() {
     let world = World::new().await;
     let alice = world.person("alice");
     let group = alice.group(&["jürgen/ñ%"]).await;
@@ -161,22 +163,22 @@ async fn a_user_id_of_any_letters_can_stand_in_a_path() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_of_ten_thousand_is_made_read_and_written_to() {
+async fn group_of_ten_thousand_is_created_read_and_written() {
     let world = Setup::limits(|limits| limits.members_added_per_user_per_hour = 0).start().await;
     let others: Vec<String> = (1..10_000).map(|number| format!("member{number}")).collect();
     let alice = world.person("alice");
     let mut phone = world.person("member77").connect().await;
     let group = alice.group(&others.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    assert_eq!(phone.hear_type("message").await["seq"], 1);
+    assert_eq!(phone.receive_type("message").await["seq"], 1);
     assert_eq!(alice.send(&group, "m1", "hello, all").await.json()["seq"], 2);
-    assert_eq!(phone.hear_type("message").await["message_id"], "m1");
+    assert_eq!(phone.receive_type("message").await["message_id"], "m1");
     let shown = world.person("member9999").get(&format!("/v1/conversations/{group}")).await.json();
     assert_eq!(shown["member_count"], 10_000);
     alice.add(&group, &["one-too-many"]).await.refused(409, "group_full");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_person_can_be_added_by_name_and_nobody_is_an_error() {
+async fn single_user_id_is_added_and_an_empty_request_is_refused() {
     let world = World::new().await;
     let [alice, carol] = world.people(["alice", "carol"]);
     let group = alice.group(&["bob"]).await;

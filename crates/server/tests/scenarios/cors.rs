@@ -12,7 +12,7 @@ async fn world(allowed: &[&str]) -> World {
     setup.start().await
 }
 
-/// One request with the headers given, each with its line break.
+/// Sends one request with these headers, each with its line break.
 async fn ask(world: &World, method: &str, path: &str, headers: &str) -> Reply {
     let request =
         format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
@@ -76,7 +76,7 @@ async fn options_without_preflight_headers_reaches_the_routes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_and_errors_can_be_read_by_an_allowed_origin_alone() {
+async fn responses_and_errors_are_readable_by_allowed_origins_only() {
     let world = world(&[APP]).await;
     let post = "Content-Type: application/json\r\nContent-Length: 2\r\n";
     let calls = [
@@ -106,7 +106,7 @@ async fn answers_and_errors_can_be_read_by_an_allowed_origin_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_allowed_origins_answers_do_not_vary_by_origin() {
+async fn responses_do_not_vary_by_origin_without_allowed_origins() {
     let world = world(&[]).await;
     let reply = ask(&world, "GET", "/v1/server", &format!("Origin: {APP}\r\n")).await;
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, None));

@@ -62,7 +62,7 @@ fn operations(document: &Value) -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_route_is_documented_and_every_documented_one_is_served() {
+async fn documented_routes_equal_the_contract_and_are_served() {
     let world = World::new().await;
     let served = world.get("/openapi.json").await;
     assert_eq!(served.header("content-type"), Some("application/json"));
@@ -88,7 +88,7 @@ async fn every_route_is_documented_and_every_documented_one_is_served() {
 
 /// Asks every path with every method: those the document does not name are refused as such.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_path_knows_a_method_the_document_does_not_name() {
+async fn undocumented_methods_return_405() {
     let world = World::new().await;
     let documented = operations(&bluetick_server::openapi_document());
     let paths: std::collections::BTreeSet<&String> = documented.iter().map(|(_, path)| path).collect();
@@ -104,7 +104,7 @@ async fn no_path_knows_a_method_the_document_does_not_name() {
 }
 
 #[test]
-fn every_operation_has_a_name_of_its_own() {
+fn operation_ids_are_unique() {
     let document = bluetick_server::openapi_document();
     let paths = document["paths"].as_object().unwrap().values();
     let names: Vec<&str> = paths
@@ -116,7 +116,7 @@ fn every_operation_has_a_name_of_its_own() {
 }
 
 #[test]
-fn every_example_in_the_document_validates_against_its_schema() {
+fn schema_examples_validate() {
     let document = bluetick_server::openapi_document();
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let mut checked = 0;
@@ -133,7 +133,7 @@ fn every_example_in_the_document_validates_against_its_schema() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_server_answers_validates_against_the_document() {
+async fn responses_validate_against_the_document() {
     let world = World::new().await;
     let [alice, _] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -175,7 +175,7 @@ async fn what_the_server_answers_validates_against_the_document() {
 }
 
 #[test]
-fn the_committed_document_is_what_the_code_says() {
+fn committed_openapi_document_is_current() {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/openapi.json");
     let generated = bluetick_server::openapi_document();
     if std::env::var_os("BLUETICK_BLESS").is_some() {
@@ -192,7 +192,7 @@ fn the_committed_document_is_what_the_code_says() {
 
 /// What the document says about ids is what the server does.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_the_document_refuses_for_its_ids_is_refused_by_the_server_and_the_other_way_round() {
+async fn document_and_server_accept_the_same_message_ids() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;

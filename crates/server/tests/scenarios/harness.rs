@@ -1,4 +1,4 @@
-//! A server of one's own, and people who talk to it.
+//! Test harness: starts a server, and gives users who call it and connect devices.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,9 +23,10 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under a
-/// flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute there.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under
+/// a flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute
+/// there.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
 
@@ -57,7 +58,7 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
-            limits: everybody_from_one_address(),
+            limits: limits_for_one_address(),
             signup: false,
             reserved_names: ReservedNames::default(),
             auth: AuthSettings::default(),
@@ -72,7 +73,7 @@ impl Default for Setup {
 }
 
 /// All clients of a test connect from one address, so address limits are off by default.
-fn everybody_from_one_address() -> LimitSettings {
+fn limits_for_one_address() -> LimitSettings {
     LimitSettings {
         connections_per_address: 0,
         connects_per_address_per_second: 0,
@@ -152,7 +153,7 @@ impl World {
         self.person_for(name, Duration::from_secs(3600))
     }
 
-    /// Somebody whose token lives for `ttl` only.
+    /// A user whose token expires after `ttl`.
     pub fn person_for(&self, name: &str, ttl: Duration) -> Person {
         let mint = {
             let (tokens, clock) = (Arc::clone(&self.tokens), Arc::clone(&self.clock));
@@ -182,14 +183,14 @@ impl World {
     }
 }
 
-type Mint = dyn Fn(&str, Duration) -> String + Send + Sync;
+type MintToken = dyn Fn(&str, Duration) -> String + Send + Sync;
 
 #[derive(Clone)]
 pub struct Person {
     pub name: String,
     pub token: String,
     pub addr: SocketAddr,
-    mint: Arc<Mint>,
+    mint: Arc<MintToken>,
 }
 
 impl Person {
@@ -242,15 +243,16 @@ impl Person {
         self.call("DELETE", &format!("/v1/conversations/{conversation}/members/{user}"), None).await
     }
 
-    /// Connects when all that was committed before has been delivered, so that none of it arrives late.
+    /// Connects after everything committed before has been delivered, so that none of it arrives
+    /// late.
     pub async fn connect(&self) -> Device {
-        self.settle().await;
+        self.wait_for_delivery().await;
         self.connect_now().await
     }
 
-    /// Returns when everything committed before is in the outboxes of those who were connected: somebody of whom
-    /// nothing else is heard sends a message, and its ack has come through the same fan-out.
-    pub async fn settle(&self) {
+    /// Returns when everything committed before is in the outboxes of the connected devices. An
+    /// extra user sends a message, and its ack passes the same fan-out.
+    pub async fn wait_for_delivery(&self) {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("settler{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let settler = Person { token: (self.mint)(&name, Duration::from_secs(60)), name, ..self.clone() };
@@ -263,7 +265,7 @@ impl Person {
         };
         let mut device = settler.connect_now().await;
         device.send(&chat, "m", "settled").await;
-        device.hear_type("ack").await;
+        device.receive_type("ack").await;
     }
 
     /// Connects, says hello and reads up to `caught_up`.
@@ -271,11 +273,11 @@ impl Person {
         self.connect_at(json!({})).await
     }
 
-    /// Connects with what the device has, and reads up to `caught_up`.
+    /// Connects with the positions of the device and reads up to `caught_up`.
     pub async fn connect_at(&self, positions: Value) -> Device {
-        let mut device = self.greet(positions).await;
+        let mut device = self.send_hello(positions).await;
         loop {
-            let frame = device.hear_any().await;
+            let frame = device.receive_any().await;
             if frame == json!({"type": "caught_up"}) {
                 return device;
             }
@@ -283,15 +285,15 @@ impl Person {
         }
     }
 
-    /// Says hello and reads the welcome.
-    pub async fn greet(&self, positions: Value) -> Device {
-        self.greet_on(Device::open(self.addr).await, positions).await
+    /// Sends `hello` and reads the welcome.
+    pub async fn send_hello(&self, positions: Value) -> Device {
+        self.send_hello_on(Device::open(self.addr).await, positions).await
     }
 
-    /// The same on a socket that is open already, over whatever it runs.
-    pub async fn greet_on<S: Bytes>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
-        device.say(json!({"type": "hello", "token": self.token, "positions": positions})).await;
-        let welcome = device.hear_any().await;
+    /// Like `send_hello`, on an open socket over any stream.
+    pub async fn send_hello_on<S: ByteStream>(&self, mut device: Device<S>, positions: Value) -> Device<S> {
+        device.send_json(json!({"type": "hello", "token": self.token, "positions": positions})).await;
+        let welcome = device.receive_any().await;
         assert_eq!(
             (welcome["type"].as_str(), welcome["user_id"].as_str()),
             (Some("welcome"), Some(&*self.name))
@@ -303,16 +305,16 @@ impl Person {
 /// One WebSocket.
 pub struct Device<S = TcpStream> {
     pub socket: WebSocketStream<S>,
-    /// What came between `welcome` and `caught_up`.
+    /// The frames between `welcome` and `caught_up`.
     pub backlog: Vec<Value>,
 }
 
-/// Frames that accompany the messages. A test that is not about them passes over them.
-const ASIDE: [&str; 5] = ["status", "receipts", "typing", "presence", "conversation"];
+/// Frame types that accompany messages. `receive` and `receive_type` skip them.
+const BACKGROUND_TYPES: [&str; 5] = ["status", "receipts", "typing", "presence", "conversation"];
 
-/// What a WebSocket can run over.
-pub trait Bytes: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Bytes for S {}
+/// A stream that a WebSocket can use.
+pub trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
 
 impl Device {
     pub async fn open(addr: SocketAddr) -> Device {
@@ -333,33 +335,33 @@ impl Device {
     }
 }
 
-impl<S: Bytes> Device<S> {
-    /// Opens a WebSocket over what is connected already.
+impl<S: ByteStream> Device<S> {
+    /// Opens a WebSocket over a connected stream.
     pub async fn open_on(stream: S) -> Device<S> {
         let (socket, _) = tokio_tungstenite::client_async("ws://localhost/v1/ws", stream).await.unwrap();
         Device { socket, backlog: Vec::new() }
     }
 
-    pub async fn say(&mut self, frame: Value) {
-        self.say_raw(Message::text(frame.to_string())).await;
+    pub async fn send_json(&mut self, frame: Value) {
+        self.send_raw(Message::text(frame.to_string())).await;
     }
 
-    pub async fn say_raw(&mut self, message: Message) {
-        timeout(PATIENCE, self.socket.send(message)).await.expect("the server reads").unwrap();
+    pub async fn send_raw(&mut self, message: Message) {
+        timeout(TIMEOUT, self.socket.send(message)).await.expect("the server reads").unwrap();
     }
 
     pub async fn send(&mut self, conversation: &str, message_id: &str, content: &str) {
-        self.say(send_frame(conversation, message_id, content)).await;
+        self.send_json(send_frame(conversation, message_id, content)).await;
     }
 
     pub async fn send_receipt(&mut self, kind: &str, conversation: &str, seq: u64) {
-        self.say(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
+        self.send_json(json!({"type": kind, "conversation_id": conversation, "seq": seq})).await;
     }
 
-    /// The next frame, whatever it is.
-    pub async fn hear_any(&mut self) -> Value {
+    /// Returns the next frame of any type.
+    pub async fn receive_any(&mut self) -> Value {
         loop {
-            match self.hear_raw().await {
+            match self.receive_raw().await {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).unwrap(),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 other => panic!("a frame was expected, not {other:?}"),
@@ -367,49 +369,50 @@ impl<S: Bytes> Device<S> {
         }
     }
 
-    /// The next frame that is not aside.
-    pub async fn hear(&mut self) -> Value {
+    /// Returns the next frame that is not in `BACKGROUND_TYPES`.
+    pub async fn receive(&mut self) -> Value {
         loop {
-            let frame = self.hear_any().await;
-            if !ASIDE.iter().any(|aside| frame["type"] == *aside) {
+            let frame = self.receive_any().await;
+            if !BACKGROUND_TYPES.iter().any(|kind| frame["type"] == *kind) {
                 return frame;
             }
         }
     }
 
-    pub async fn hear_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
-        timeout(PATIENCE, self.socket.next()).await.expect("the server says something in time")
+    pub async fn receive_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
+        timeout(TIMEOUT, self.socket.next()).await.expect("the server says something in time")
     }
 
-    /// The next frame of that type, before any that is not aside.
-    pub async fn hear_type(&mut self, kind: &str) -> Value {
+    /// Returns the next frame of this type. Fails if another frame outside `BACKGROUND_TYPES` is
+    /// first.
+    pub async fn receive_type(&mut self, kind: &str) -> Value {
         loop {
-            let frame = self.hear_any().await;
+            let frame = self.receive_any().await;
             if frame["type"] == kind {
                 return frame;
             }
-            assert!(ASIDE.iter().any(|aside| frame["type"] == *aside), "not a {kind}: {frame}");
+            assert!(BACKGROUND_TYPES.iter().any(|other| frame["type"] == *other), "not a {kind}: {frame}");
         }
     }
 
-    pub async fn hear_error(&mut self, code: &str) -> Value {
-        let frame = self.hear_type("error").await;
+    pub async fn receive_error(&mut self, code: &str) -> Value {
+        let frame = self.receive_type("error").await;
         assert_eq!(frame["code"], code, "{frame}");
         frame
     }
 
-    /// Nothing is on its way: whatever was would have come before the answer to a ping.
-    pub async fn hears_nothing(&mut self) {
-        self.say(json!({"type": "ping"})).await;
-        assert_eq!(self.hear().await, json!({"type": "pong"}));
+    /// Fails if a frame is in delivery: it would arrive before the answer to a ping.
+    pub async fn receives_nothing(&mut self) {
+        self.send_json(json!({"type": "ping"})).await;
+        assert_eq!(self.receive().await, json!({"type": "pong"}));
     }
 
-    /// Everything up to the answer to a ping.
-    pub async fn heard_so_far(&mut self) -> Vec<Value> {
-        self.say(json!({"type": "ping"})).await;
+    /// Returns the frames up to the answer to a ping.
+    pub async fn received_so_far(&mut self) -> Vec<Value> {
+        self.send_json(json!({"type": "ping"})).await;
         let mut frames = Vec::new();
         loop {
-            match self.hear_any().await {
+            match self.receive_any().await {
                 pong if pong == json!({"type": "pong"}) => return frames,
                 frame => frames.push(frame),
             }
@@ -419,10 +422,10 @@ impl<S: Bytes> Device<S> {
     /// Reads up to the end and returns the close code and its reason.
     pub async fn closed_with(&mut self) -> (u16, String) {
         loop {
-            match self.hear_raw().await {
+            match self.receive_raw().await {
                 Some(Ok(Message::Close(Some(frame)))) => {
                     // The client's own close frame goes out with the next read.
-                    let _ = self.hear_raw().await;
+                    let _ = self.receive_raw().await;
                     return (frame.code.into(), frame.reason.to_string());
                 }
                 Some(Ok(_)) => {}
@@ -456,7 +459,7 @@ impl Reply {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Fails unless this is the error with that code.
+    /// Fails unless the response is this error. Returns its message.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) -> String {
         let body = self.json();
@@ -471,7 +474,7 @@ impl Reply {
     }
 }
 
-/// One call on a connection of its own.
+/// Makes one call on a new connection.
 pub async fn call(
     addr: SocketAddr,
     method: &str,
@@ -492,7 +495,7 @@ pub async fn raw_call(addr: SocketAddr, request: &[u8]) -> Reply {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(request).await.unwrap();
     let mut answer = Vec::new();
-    timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the server answers in time").unwrap();
+    timeout(TIMEOUT, stream.read_to_end(&mut answer)).await.expect("the server answers in time").unwrap();
     parse(&answer)
 }
 

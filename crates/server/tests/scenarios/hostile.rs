@@ -1,5 +1,5 @@
-//! What the tests of hostile clients share: two honest people who go on talking meanwhile, and sockets that say what no
-//! client library would. What happens to each kind of hostility is listed in docs/security.md.
+//! Shared code of the tests with hostile clients: two users who exchange messages during an attack,
+//! and raw sockets. docs/explanation/security.md lists the expected result of each attack.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -9,106 +9,106 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
-use crate::harness::{Device, PATIENCE, World};
+use crate::harness::{Device, TIMEOUT, World};
 
-/// Two people who have nothing to do with it.
-pub struct Honest {
+/// Two users who are not part of the attack.
+pub struct HonestUsers {
     phone: Device,
     laptop: Device,
     chat: String,
     sent: u64,
 }
 
-impl Honest {
-    pub async fn pair(world: &World) -> Honest {
+impl HonestUsers {
+    pub async fn pair(world: &World) -> HonestUsers {
         let [alice, bob] = world.people(["honest-alice", "honest-bob"]);
         let chat = alice.direct("honest-bob").await;
         let (phone, laptop) = (alice.connect().await, bob.connect().await);
-        Honest { phone, laptop, chat, sent: 0 }
+        HonestUsers { phone, laptop, chat, sent: 0 }
     }
 
-    /// One says something, is told that it is stored, and the other hears it.
-    pub async fn talk(&mut self) {
+    /// Sends one message and checks its ack and its delivery.
+    pub async fn exchange_message(&mut self) {
         self.sent += 1;
         let content = format!("message {}", self.sent);
         self.phone.send(&self.chat, &format!("honest-{}", self.sent), &content).await;
-        assert_eq!(self.phone.hear_type("ack").await["seq"], self.sent);
-        assert_eq!(self.laptop.hear_type("message").await["content"], content.as_str());
+        assert_eq!(self.phone.receive_type("ack").await["seq"], self.sent);
+        assert_eq!(self.laptop.receive_type("message").await["content"], content.as_str());
     }
 
-    /// They talk from the beginning of the attack to its end, and once after it.
-    pub async fn talk_during<T>(&mut self, attack: impl Future<Output = T>) -> T {
+    /// Exchanges messages during the attack, and once after it.
+    pub async fn chat_during<T>(&mut self, attack: impl Future<Output = T>) -> T {
         let over = Cell::new(false);
         let attack = async {
             let result = attack.await;
             over.set(true);
             result
         };
-        let talk = async {
+        let exchange_message = async {
             while !over.get() {
-                self.talk().await;
+                self.exchange_message().await;
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            self.talk().await;
+            self.exchange_message().await;
         };
-        tokio::join!(attack, talk).0
+        tokio::join!(attack, exchange_message).0
     }
 }
 
-/// A socket without any manners.
-pub struct Raw(pub TcpStream);
+/// A TCP socket that sends arbitrary bytes.
+pub struct RawSocket(pub TcpStream);
 
-impl Raw {
-    pub async fn connect(addr: SocketAddr) -> Raw {
+impl RawSocket {
+    pub async fn connect(addr: SocketAddr) -> RawSocket {
         let stream = TcpStream::connect(addr).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Raw(stream)
+        RawSocket(stream)
     }
 
-    /// From another address of this machine: 127.0.0.`last`.
-    pub async fn connect_from(last: u8, addr: SocketAddr) -> std::io::Result<Raw> {
+    /// Connects from 127.0.0.`last`.
+    pub async fn connect_from(last: u8, addr: SocketAddr) -> std::io::Result<RawSocket> {
         let socket = TcpSocket::new_v4()?;
         socket.bind((Ipv4Addr::new(127, 0, 0, last), 0).into())?;
-        socket.connect(addr).await.map(Raw)
+        socket.connect(addr).await.map(RawSocket)
     }
 
-    /// A WebSocket as far as the server knows.
-    pub async fn websocket(addr: SocketAddr) -> Raw {
-        let mut raw = Raw::connect(addr).await;
-        raw.say(upgrade_request(addr, "").as_bytes()).await;
+    /// Opens a WebSocket without a client library.
+    pub async fn websocket(addr: SocketAddr) -> RawSocket {
+        let mut raw = RawSocket::connect(addr).await;
+        raw.write(upgrade_request(addr, "").as_bytes()).await;
         let head = raw.head().await;
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
         raw
     }
 
-    /// One that has said hello and has read all that is said to it because of that.
-    pub async fn greeted(addr: SocketAddr, token: &str) -> Raw {
-        let mut raw = Raw::websocket(addr).await;
+    /// Opens a WebSocket, sends `hello` and reads up to `caught_up`.
+    pub async fn authenticated(addr: SocketAddr, token: &str) -> RawSocket {
+        let mut raw = RawSocket::websocket(addr).await;
         let hello = format!(r#"{{"type":"hello","token":"{token}"}}"#);
-        raw.say(&frame(TEXT, hello.as_bytes())).await;
+        raw.write(&frame(TEXT, hello.as_bytes())).await;
         while !raw.frame().await.1.ends_with(br#"{"type":"caught_up"}"#) {}
         raw
     }
 
-    pub async fn say(&mut self, bytes: &[u8]) {
-        timeout(PATIENCE, self.0.write_all(bytes)).await.expect("the server reads").unwrap();
+    pub async fn write(&mut self, bytes: &[u8]) {
+        timeout(TIMEOUT, self.0.write_all(bytes)).await.expect("the server reads").unwrap();
     }
 
-    /// Says it as far as the server listens. Whether it does is not asked.
-    pub async fn shout(&mut self, bytes: &[u8]) -> bool {
-        timeout(PATIENCE, self.0.write_all(bytes)).await.is_ok_and(|written| written.is_ok())
+    /// Writes until the server stops reading. Returns whether everything was written.
+    pub async fn write_until_closed(&mut self, bytes: &[u8]) -> bool {
+        timeout(TIMEOUT, self.0.write_all(bytes)).await.is_ok_and(|written| written.is_ok())
     }
 
-    /// The head of an answer.
+    /// Reads the head of a response.
     pub async fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.push(timeout(PATIENCE, self.0.read_u8()).await.expect("it answers").unwrap());
+            head.push(timeout(TIMEOUT, self.0.read_u8()).await.expect("it answers").unwrap());
         }
         String::from_utf8(head).unwrap()
     }
 
-    /// The next frame of the server: how it begins, and what is in it.
+    /// Reads the next frame of the server. Returns its first byte and its payload.
     pub async fn frame(&mut self) -> (u8, Vec<u8>) {
         let reading = async {
             let first = self.0.read_u8().await?;
@@ -121,10 +121,10 @@ impl Raw {
             self.0.read_exact(&mut payload).await?;
             std::io::Result::Ok((first, payload))
         };
-        timeout(PATIENCE, reading).await.expect("the server says something in time").unwrap()
+        timeout(TIMEOUT, reading).await.expect("the server says something in time").unwrap()
     }
 
-    /// Reads up to the close frame; its code.
+    /// Reads up to the close frame. Returns its code.
     pub async fn close_code(&mut self) -> u16 {
         loop {
             let (first, payload) = self.frame().await;
@@ -134,10 +134,10 @@ impl Raw {
         }
     }
 
-    /// Everything up to the end, which is an end whether polite or not.
+    /// Reads up to the end of the connection, which may be a reset.
     pub async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        let ended = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await.expect("the server lets go");
+        let ended = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the server lets go");
         if let Err(error) = ended {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
         }
@@ -153,7 +153,7 @@ pub fn upgrade_request(addr: SocketAddr, more: &str) -> String {
 }
 
 pub const FIN: u8 = 0x80;
-/// The bit that says that a frame is compressed.
+/// The header bit of a compressed frame (RSV1).
 pub const COMPRESSED: u8 = 0x40;
 pub const CONTINUED: u8 = 0;
 pub const TEXT: u8 = FIN | 1;
@@ -161,14 +161,14 @@ pub const CLOSE: u8 = 8;
 pub const PING: u8 = FIN | 9;
 const MASKED: u8 = 0x80;
 
-/// A masked frame, with a mask that changes nothing.
+/// Encodes a masked frame with a mask of zeros.
 pub fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = header(first, payload.len() as u64);
     bytes.extend(payload);
     bytes
 }
 
-/// How a masked frame of that length begins.
+/// Encodes the header of a masked frame.
 pub fn header(first: u8, length: u64) -> Vec<u8> {
     let mut bytes = vec![first];
     match length {
@@ -186,14 +186,14 @@ pub fn header(first: u8, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// The table of what happens is only worth something while each row has its test, and each test its row.
+/// Each row of the attack table has a test, and each test of the attack files has a row.
 #[test]
-fn every_test_that_is_named_in_the_table_is_there_and_every_hostile_test_is_named() {
+fn attack_table_and_hostile_tests_name_each_other() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     };
-    let table = read("docs/security.md");
+    let table = read("docs/explanation/security.md");
     let mut named = Vec::new();
     for row in table.lines().filter(|row| row.starts_with("| ") && row.contains(".rs`")) {
         let mut file = String::new();
@@ -210,11 +210,11 @@ fn every_test_that_is_named_in_the_table_is_there_and_every_hostile_test_is_name
         }
     }
     assert!(named.len() > 40, "the table was not understood");
-    for file in ["crowds", "frames", "requests", "slow", "strangers"] {
+    for file in ["frames", "load", "requests", "slow", "tokens_and_paths"] {
         let tests = read(&format!("crates/server/tests/scenarios/hostile_{file}.rs"));
         for test in tests.split("#[tokio::test").skip(1) {
             let name = test.split("async fn ").nth(1).and_then(|rest| rest.split('(').next()).unwrap();
-            assert!(named.contains(&name), "{name} has no row in docs/security.md");
+            assert!(named.contains(&name), "{name} has no row in docs/explanation/security.md");
         }
     }
 }

@@ -9,11 +9,11 @@ use futures_util::future::join_all;
 use serde_json::json;
 
 use crate::harness::{ADMIN_KEY, Setup, World};
-use crate::hostile::{Honest, Raw, upgrade_request};
+use crate::hostile::{HonestUsers, RawSocket, upgrade_request};
 
 async fn answer(world: &World, request: &str) -> String {
-    let mut raw = Raw::connect(world.addr).await;
-    raw.say(request.as_bytes()).await;
+    let mut raw = RawSocket::connect(world.addr).await;
+    raw.write(request.as_bytes()).await;
     raw.rest().await
 }
 
@@ -24,8 +24,8 @@ async fn log_in_from(world: &World, last: u8, forwarded: &str) -> String {
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let mut raw = Raw::connect_from(last, world.addr).await.unwrap();
-    raw.say(request.as_bytes()).await;
+    let mut raw = RawSocket::connect_from(last, world.addr).await.unwrap();
+    raw.write(request.as_bytes()).await;
     raw.rest().await
 }
 
@@ -37,7 +37,7 @@ async fn forged_forwarded_address_from_loopback_does_not_evade_address_limits() 
     });
     setup.clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     let world = setup.start().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let attack = async {
         let mut refused = 0;
         for number in 0..20 {
@@ -46,16 +46,16 @@ async fn forged_forwarded_address_from_loopback_does_not_evade_address_limits() 
         }
         refused
     };
-    assert_eq!(honest.talk_during(attack).await, 19, "one at once, and then none while the clock stands");
+    assert_eq!(honest.chat_during(attack).await, 19, "one at once, and then none while the clock stands");
     assert!(log_in_from(&world, 67, "x").await.contains("invalid_credentials"), "another address");
 }
 
 /// A page of `evil.example` whose name points to 127.0.0.1 sends same-origin requests to the
 /// server.
 #[tokio::test(flavor = "multi_thread")]
-async fn page_by_another_dns_name_reaches_neither_the_api_nor_the_socket_of_a_local_server() {
+async fn dns_rebinding_page_reaches_neither_api_nor_socket_of_a_local_server() {
     let world = World::new().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     let alice = world.person("alice");
     let attack = async {
         let port = world.addr.port();
@@ -76,19 +76,19 @@ async fn page_by_another_dns_name_reaches_neither_the_api_nor_the_socket_of_a_lo
             }
             let upgrade = upgrade_request(world.addr, &format!("Origin: http://{host}\r\n"));
             let upgrade = upgrade.replace(&world.addr.to_string(), &host);
-            let mut raw = Raw::connect(world.addr).await;
-            raw.say(upgrade.as_bytes()).await;
+            let mut raw = RawSocket::connect(world.addr).await;
+            raw.write(upgrade.as_bytes()).await;
             let head = raw.head().await;
             assert!(head.starts_with("HTTP/1.1 421 "), "{host}: {head}");
         }
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains("bluetick_rejects_total{code=\"host_not_allowed\"} 18\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_server_answers_to_loopback_and_configured_names_and_without_a_name() {
+async fn local_server_accepts_loopback_names_configured_names_and_no_host() {
     let mut setup = Setup::default();
     setup.settings.hostnames = vec!["chat.example.org".into()];
     setup.settings.allowed_origins = vec!["https://app.example".into()];
@@ -124,22 +124,22 @@ async fn local_server_answers_to_loopback_and_configured_names_and_without_a_nam
 }
 
 async fn with_key(world: &World, last: u8, key: &str) -> String {
-    let mut raw = Raw::connect_from(last, world.addr).await.unwrap();
+    let mut raw = RawSocket::connect_from(last, world.addr).await.unwrap();
     let request = format!(
         "GET /v1/users/nobody HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {key}\r\n\
          X-Forwarded-For: 192.0.2.9\r\nConnection: close\r\n\r\n"
     );
-    raw.say(request.as_bytes()).await;
+    raw.write(request.as_bytes()).await;
     raw.rest().await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_always_works() {
+async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_succeeds() {
     let mut setup = Setup::limits(|limits| limits.wrong_admin_keys_per_address_per_minute = 6);
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     setup.clock = clock.clone();
     let world = setup.start().await;
-    let mut honest = Honest::pair(&world).await;
+    let mut honest = HonestUsers::pair(&world).await;
     for _ in 0..20 {
         assert!(
             with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"),
@@ -159,7 +159,7 @@ async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_always_works(
         }
         assert!(started.elapsed() >= Duration::from_secs(2), "one at a time, each after its pause");
     };
-    honest.talk_during(attack).await;
+    honest.chat_during(attack).await;
     assert!(with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"), "the right key always works");
     let other = with_key(&world, 67, "a-guess-from-another-address").await;
     assert!(other.starts_with("HTTP/1.1 401 "), "{other}");
@@ -187,7 +187,7 @@ async fn wrong_admin_keys_through_a_proxy_without_a_client_address_are_counted_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn escaped_numbers_in_a_query_read_like_plain_ones() {
+async fn percent_encoded_query_numbers_are_decoded() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -209,9 +209,9 @@ async fn direct_conversation_is_hidden_from_peer_until_its_first_message() {
     let chat = mallory.direct("bob").await;
     let path = format!("/v1/conversations/{chat}");
     let mut phone = mallory.connect().await;
-    phone.say(json!({"type": "typing", "conversation_id": chat})).await;
+    phone.send_json(json!({"type": "typing", "conversation_id": chat})).await;
     phone.send_receipt("read", &chat, 1).await;
-    phone.heard_so_far().await;
+    phone.received_so_far().await;
     assert_eq!(
         mallory.call("PATCH", &format!("{path}/settings"), Some(json!({"pinned": true}))).await.status,
         200
@@ -230,15 +230,15 @@ async fn direct_conversation_is_hidden_from_peer_until_its_first_message() {
     // Bob can still read the conversation by its id, which is derived from the two names.
     assert_eq!(bob.get(&path).await.json()["head_seq"], 0);
     assert_eq!(bob.post("/v1/conversations", json!({"kind": "direct", "peer": "mallory"})).await.status, 200);
-    let silent = laptop.heard_so_far().await;
+    let silent = laptop.received_so_far().await;
     assert_eq!(silent, Vec::<serde_json::Value>::new());
 
     mallory.send(&chat, "m1", "hello").await;
     for device in [&mut laptop, &mut tablet] {
         // Bob receives the message and then the inbox entry, as for a group.
-        let message = device.hear_type("message").await;
+        let message = device.receive_type("message").await;
         assert_eq!((&message["conversation_id"], &message["seq"]), (&json!(chat), &json!(1)));
-        let line = device.hear_type("conversation").await;
+        let line = device.receive_type("conversation").await;
         assert_eq!((&line["conversation_id"], &line["unread"]), (&json!(chat), &json!(1)));
     }
     let listed = inbox(&bob).await;
@@ -252,14 +252,14 @@ async fn creator_gets_no_second_inbox_entry_and_peer_gets_one_by_its_own_first_m
     let [alice, bob] = world.people(["alice", "bob"]);
     let (mut phone, mut laptop) = (alice.connect().await, bob.connect().await);
     let chat = alice.direct("bob").await;
-    assert_eq!(phone.hear_type("conversation").await["conversation_id"], chat.as_str());
+    assert_eq!(phone.receive_type("conversation").await["conversation_id"], chat.as_str());
     laptop.send(&chat, "m1", "I was first").await;
-    laptop.hear_type("ack").await;
-    assert_eq!(laptop.hear_type("conversation").await["unread"], 0);
-    phone.hear_type("message").await;
-    let presence = phone.hear_type("presence").await;
+    laptop.receive_type("ack").await;
+    assert_eq!(laptop.receive_type("conversation").await["unread"], 0);
+    phone.receive_type("message").await;
+    let presence = phone.receive_type("presence").await;
     assert_eq!((&presence["user_id"], &presence["online"]), (&json!("bob"), &json!(true)));
-    bob.settle().await;
-    let frames = phone.heard_so_far().await;
+    bob.wait_for_delivery().await;
+    let frames = phone.received_so_far().await;
     assert!(frames.iter().all(|frame| frame["type"] != "conversation"), "{frames:?}");
 }

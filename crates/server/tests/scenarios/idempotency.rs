@@ -1,3 +1,5 @@
+//! Resends: one message per message_id and sender.
+
 use std::sync::{Arc, OnceLock};
 
 use bluetick_core::ports::{CommitListener, Committed};
@@ -8,29 +10,29 @@ use bluetick_store_memory::MemoryStore;
 use crate::harness::{Setup, World, send_frame};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sending_again_gives_the_first_seq_on_any_connection_and_reaches_nobody_twice() {
+async fn resend_on_any_connection_returns_first_seq_and_is_delivered_once() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let mut tablet = bob.connect().await;
     let (mut phone, mut laptop) = (alice.connect().await, alice.connect().await);
     phone.send(&chat, "m1", "hi").await;
-    let first = phone.hear_type("ack").await;
-    laptop.hear_type("message").await;
+    let first = phone.receive_type("ack").await;
+    laptop.receive_type("message").await;
     for device in [&mut phone, &mut laptop] {
         device.send(&chat, "m1", "hi").await;
-        let again = device.hear_type("ack").await;
+        let again = device.receive_type("ack").await;
         assert_eq!((&again["seq"], &again["received_at"]), (&first["seq"], &first["received_at"]));
         assert_eq!(again["duplicate"], true);
     }
     let over_http = alice.send(&chat, "m1", "hi").await;
     assert_eq!((over_http.status, over_http.json()["duplicate"].as_bool()), (200, Some(true)));
-    tablet.hear_type("message").await;
-    tablet.hears_nothing().await;
+    tablet.receive_type("message").await;
+    tablet.receives_nothing().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_attempts_at_once_store_one_message() {
+async fn concurrent_resends_store_one_message() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -46,7 +48,7 @@ async fn many_attempts_at_once_store_one_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_id_by_another_sender_is_another_message() {
+async fn same_message_id_of_another_sender_is_another_message() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -55,19 +57,19 @@ async fn the_same_id_by_another_sender_is_another_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_id_with_other_content_is_refused_and_says_so() {
+async fn same_message_id_with_other_content_is_refused() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
     alice.send(&chat, "m1", "hi").await;
     alice.send(&chat, "m1", "bye").await.refused(409, "message_id_conflict");
     let mut phone = alice.connect().await;
-    phone.say(send_frame(&chat, "m1", "bye")).await;
-    assert_eq!(phone.hear_error("message_id_conflict").await["message_id"], "m1");
+    phone.send_json(send_frame(&chat, "m1", "bye")).await;
+    assert_eq!(phone.receive_error("message_id_conflict").await["message_id"], "m1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_marked_resend_finds_the_first_attempt() {
+async fn resend_marked_as_retry_returns_first_seq() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -76,12 +78,12 @@ async fn a_marked_resend_finds_the_first_attempt() {
     let mut frame = send_frame(&chat, "m1", "hi");
     frame["retry"] = true.into();
     frame["after_seq"] = 0.into();
-    phone.say(frame).await;
-    let ack = phone.hear_type("ack").await;
+    phone.send_json(frame).await;
+    let ack = phone.receive_type("ack").await;
     assert_eq!((ack["seq"].as_u64(), ack["duplicate"].as_bool()), (Some(1), Some(true)));
 }
 
-/// Something committed, as a store reports it.
+/// Builds a committed message, as a store reports it.
 pub fn committed(member: &str, seq: u64) -> Committed {
     let message = Message {
         conversation: ConversationId::group([1; 15]),
@@ -99,9 +101,9 @@ pub fn committed(member: &str, seq: u64) -> Committed {
     Committed { message: Arc::new(message), members, departed: None, origin: None, is_stored_here: true }
 }
 
-/// The fan-out has much to do when the resend is answered.
+/// The fan-out is busy when the resend is acknowledged.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ack_of_a_resend_does_not_overtake_what_was_committed_before() {
+async fn resend_ack_does_not_overtake_earlier_commits() {
     let listener = Arc::new(OnceLock::<Arc<Hub>>::new());
     let setup = Setup {
         store: Box::new({
@@ -118,13 +120,13 @@ async fn the_ack_of_a_resend_does_not_overtake_what_was_committed_before() {
     let chat = alice.direct("bob").await;
     let mut phone = alice.connect().await;
     phone.send(&chat, "m1", "hi").await;
-    phone.hear_type("ack").await;
+    phone.receive_type("ack").await;
 
     let mut batch = vec![committed("nobody-here", 1); 200_000];
     batch.push(committed("alice", 2));
     listener.get().unwrap().committed(batch);
     phone.send(&chat, "m1", "hi").await;
-    assert_eq!(phone.hear_type("message").await["seq"], 2);
-    let ack = phone.hear_type("ack").await;
+    assert_eq!(phone.receive_type("message").await["seq"], 2);
+    let ack = phone.receive_type("ack").await;
     assert_eq!((ack["seq"].as_u64(), ack["duplicate"].as_bool()), (Some(1), Some(true)));
 }

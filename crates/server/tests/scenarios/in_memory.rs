@@ -1,21 +1,23 @@
+//! Connections without a network.
+
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time::timeout;
 
-use crate::harness::{Device, PATIENCE, Person, Setup, World};
+use crate::harness::{Device, Person, Setup, TIMEOUT, World};
 
 const FROM: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
 async fn connect(world: &World, person: &Person) -> Device<DuplexStream> {
     let device = Device::open_on(world.server().connect_in_memory(FROM)).await;
-    let mut device = person.greet_on(device, json!({})).await;
-    while device.hear_any().await["type"] != "caught_up" {}
+    let mut device = person.send_hello_on(device, json!({})).await;
+    while device.receive_any().await["type"] != "caught_up" {}
     device
 }
 
-/// One call over a connection in memory; the whole answer.
+/// Makes one call over an in-memory connection. Returns the complete response.
 async fn ask(world: &World, person: &Person, path: &str, body: &str) -> String {
     let mut stream = world.server().connect_in_memory(FROM);
     let request = format!(
@@ -26,12 +28,12 @@ async fn ask(world: &World, person: &Person, path: &str, body: &str) -> String {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(PATIENCE, stream.read_to_string(&mut answer)).await.expect("it answers and closes").unwrap();
+    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("it answers and closes").unwrap();
     answer
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_people_chat_with_a_server_that_has_no_port_and_it_drains_as_any_other() {
+async fn server_without_listener_delivers_messages_and_drains() {
     let mut world = Setup::default().start_without_listener();
     let [alice, bob] = world.people(["alice", "bob"]);
     let opened = ask(&world, &alice, "/v1/conversations", r#"{"kind":"direct","peer":"bob"}"#).await;
@@ -42,29 +44,29 @@ async fn two_people_chat_with_a_server_that_has_no_port_and_it_drains_as_any_oth
     let mut phone = connect(&world, &alice).await;
     let mut laptop = connect(&world, &bob).await;
     phone.send(chat, "m1", "without a wire").await;
-    assert_eq!(phone.hear_type("ack").await["seq"], 1);
-    assert_eq!(laptop.hear_type("message").await["content"], "without a wire");
+    assert_eq!(phone.receive_type("ack").await["seq"], 1);
+    assert_eq!(laptop.receive_type("message").await["content"], "without a wire");
     world.take_server().drain().await;
     assert_eq!(laptop.closed_with().await.0, 1012);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_listens_takes_connections_in_memory_too() {
+async fn listening_server_accepts_in_memory_connections() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let mut outside = alice.connect().await;
     let mut inside = connect(&world, &bob).await;
     outside.send(&chat, "m1", "hello").await;
-    assert_eq!(inside.hear_type("message").await["content"], "hello");
+    assert_eq!(inside.receive_type("message").await["content"], "hello");
 }
 
-/// The last word is not lost although the server lets go at once.
+/// The close code arrives although the server drops its end at once.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_in_memory_hears_its_close_code() {
+async fn in_memory_connection_gets_its_close_code() {
     let world = Setup::limits(|limits| limits.frame_bytes = 1_000).start_without_listener();
     let alice = world.person("alice");
     let mut phone = connect(&world, &alice).await;
-    phone.say(json!({"type": "ping", "padding": "x".repeat(2_000)})).await;
+    phone.send_json(json!({"type": "ping", "padding": "x".repeat(2_000)})).await;
     assert_eq!(phone.closed_with().await, (1009, "frame_too_large".into()));
 }

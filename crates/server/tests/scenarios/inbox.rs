@@ -1,4 +1,4 @@
-//! The inbox over HTTP: what an entry says, the order, pages, and what people set for themselves.
+//! The inbox over HTTP: entries, order, pages and preferences.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Person, Reply, Setup, World};
 
-/// A server whose clock moves only when it is told to, so that the order of the inbox is known.
+/// Starts a server with a manual clock, which makes the inbox order deterministic.
 async fn world_with_clock() -> (World, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_767_225_600_000)));
     let world = Setup { clock: Arc::<ManualClock>::clone(&clock), ..Setup::default() }.start().await;
@@ -20,13 +20,13 @@ async fn inbox(person: &Person, query: &str) -> Reply {
     person.get(&format!("/v1/conversations{query}")).await
 }
 
-/// Whose conversations are on a page, in its order.
+/// Returns the peers or titles of a page, in order.
 fn peers(page: &Value) -> Vec<&str> {
     let entries = page["conversations"].as_array().unwrap().iter();
     entries.map(|entry| entry["peer"].as_str().or(entry["title"].as_str()).unwrap()).collect()
 }
 
-/// The entry of one conversation in somebody's inbox.
+/// Returns the entry of one conversation in the inbox of a user.
 async fn entry(person: &Person, chat: &str) -> Value {
     let page = inbox(person, "?limit=100").await.json();
     let mut entries = page["conversations"].as_array().unwrap().iter();
@@ -49,7 +49,7 @@ async fn set(person: &Person, chat: &str, settings: Value) -> Reply {
     person.call("PATCH", &format!("/v1/conversations/{chat}/settings"), Some(settings)).await
 }
 
-/// Direct chats with friend1, friend2, …, the last one the latest.
+/// Opens direct conversations with friend1, friend2, and so on; the last one is the latest.
 async fn friends(person: &Person, clock: &ManualClock, count: usize) -> Vec<String> {
     let mut chats = Vec::new();
     for number in 1..=count {
@@ -60,7 +60,7 @@ async fn friends(person: &Person, clock: &ManualClock, count: usize) -> Vec<Stri
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_says_all_that_a_list_of_chats_shows() {
+async fn inbox_entry_has_all_fields_of_a_chat_list() {
     let (world, clock) = world_with_clock().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -84,7 +84,7 @@ async fn an_entry_says_all_that_a_list_of_chats_shows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_has_a_title_and_its_notices_are_whole_and_no_preview() {
+async fn group_entry_has_a_title_and_a_notice_without_preview() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob", "carol"]).await;
@@ -101,7 +101,7 @@ async fn a_group_has_a_title_and_its_notices_are_whole_and_no_preview() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_inbox_is_ones_own_and_starts_empty() {
+async fn inbox_starts_empty_and_lists_own_conversations_only() {
     let world = World::new().await;
     let [alice, bob, zoe] = world.people(["alice", "bob", "zoe"]);
     let nothing = json!({"conversations": [], "next_cursor": null});
@@ -115,7 +115,7 @@ async fn an_inbox_is_ones_own_and_starts_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_latest_activity_comes_first_and_a_message_moves_its_conversation_up() {
+async fn inbox_is_ordered_by_latest_message() {
     let (world, clock) = world_with_clock().await;
     let alice = world.person("alice");
     let chats = friends(&alice, &clock, 3).await;
@@ -134,7 +134,7 @@ async fn the_latest_activity_comes_first_and_a_message_moves_its_conversation_up
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_any_size_hold_every_conversation_once_and_in_order() {
+async fn inbox_pages_of_any_size_list_every_conversation_once() {
     let (world, clock) = world_with_clock().await;
     let alice = world.person("alice");
     friends(&alice, &clock, 25).await;
@@ -156,15 +156,14 @@ async fn pages_of_any_size_hold_every_conversation_once_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_moves_up_while_one_pages_is_on_no_later_page_and_no_other_is_missed_or_repeated()
-{
+async fn conversation_that_moves_up_during_paging_causes_no_miss_and_no_repeat() {
     let (world, clock) = world_with_clock().await;
     let alice = world.person("alice");
     let chats = friends(&alice, &clock, 9).await;
     let first = inbox(&alice, "?limit=3").await.json();
     assert_eq!(peers(&first), ["friend9", "friend8", "friend7"]);
     clock.advance_millis(1);
-    // One from further down, and the very one the cursor names.
+    // Move one conversation from further down, and the one that the cursor names.
     world.person("friend5").send(&chats[4], "m1", "hi").await;
     world.person("friend7").send(&chats[6], "m1", "hi").await;
     let second =
@@ -179,7 +178,7 @@ async fn a_conversation_that_moves_up_while_one_pages_is_on_no_later_page_and_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_inbox_parameters_say_which_one_is_bad() {
+async fn invalid_inbox_parameter_is_named() {
     let world = World::new().await;
     let alice = world.person("alice");
     alice.direct("bob").await;
@@ -203,9 +202,9 @@ async fn bad_inbox_parameters_say_which_one_is_bad() {
     assert_eq!(peers(&inbox(&alice, "?unknown=1&cursor=").await.json()), ["bob"]);
 }
 
-/// Somebody else's cursor, or one of a conversation that is gone, is only a place to go on from.
+/// A cursor of another user, or of an unknown conversation, is only a start position.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forged_cursor_shows_nothing_of_others() {
+async fn forged_cursor_lists_no_conversation_of_another_user() {
     let world = World::new().await;
     let [alice, mallory] = world.people(["alice", "mallory"]);
     let chat = alice.direct("bob").await;
@@ -217,7 +216,7 @@ async fn a_forged_cursor_shows_nothing_of_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pinned_ones_come_first_archived_ones_last_and_either_can_be_asked_for() {
+async fn pinned_entries_are_first_archived_ones_last_and_both_can_be_filtered() {
     let (world, clock) = world_with_clock().await;
     let alice = world.person("alice");
     let chats = friends(&alice, &clock, 4).await;
@@ -230,7 +229,7 @@ async fn pinned_ones_come_first_archived_ones_last_and_either_can_be_asked_for()
     let first = page("?archived=false&limit=1").await;
     let rest = format!("?archived=false&cursor={}", first["next_cursor"].as_str().unwrap());
     assert_eq!(peers(&inbox(&alice, &rest).await.json()), ["friend3", "friend2"]);
-    // A message brings nothing back from the archive.
+    // A new message does not unarchive the conversation.
     clock.advance_millis(1);
     world.person("friend4").send(&chats[3], "m1", "hi").await;
     assert_eq!(peers(&page("").await).last(), Some(&"friend4"));
@@ -240,7 +239,7 @@ async fn pinned_ones_come_first_archived_ones_last_and_either_can_be_asked_for()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_sets_is_answered_kept_and_nobody_elses() {
+async fn preferences_are_stored_for_the_caller_only() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct_with_message("bob").await;
@@ -275,7 +274,7 @@ async fn what_one_sets_is_answered_kept_and_nobody_elses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_preview_is_cut_where_a_character_ends() {
+async fn preview_is_cut_at_a_character_boundary() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -299,7 +298,7 @@ async fn a_preview_is_cut_where_a_character_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_entry_holds_what_the_tick_of_its_last_message_is_drawn_from() {
+async fn inbox_entry_has_own_and_lowest_read_state() {
     let world = World::new().await;
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
     let group = alice.group(&["bob", "carol"]).await;
@@ -323,7 +322,7 @@ async fn an_entry_holds_what_the_tick_of_its_last_message_is_drawn_from() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unread_counts_what_others_wrote_and_nothing_else() {
+async fn unread_counts_messages_of_other_users_only() {
     let world = World::new().await;
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
     let group = alice.group(&["bob"]).await;
@@ -358,7 +357,7 @@ async fn unread_counts_what_others_wrote_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_who_write_at_once_are_all_counted() {
+async fn unread_counts_concurrent_senders() {
     let world = World::new().await;
     let [alice, bob, carol, dave] = world.people(["alice", "bob", "carol", "dave"]);
     let group = alice.group(&["bob", "carol", "dave"]).await;

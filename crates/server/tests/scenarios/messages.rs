@@ -1,9 +1,11 @@
+//! Messages over HTTP: sending, history pages and invalid input.
+
 use serde_json::json;
 
 use crate::harness::{Setup, World, call};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_sent_over_http_is_read_back_whole() {
+async fn message_sent_over_http_is_read_back_unchanged() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -29,7 +31,7 @@ async fn a_message_sent_over_http_is_read_back_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_conversation_has_empty_pages_in_both_directions() {
+async fn empty_conversation_has_empty_pages_in_both_directions() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -43,7 +45,7 @@ async fn an_empty_conversation_has_empty_pages_in_both_directions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn history_is_walked_in_both_directions_with_any_allowed_limit() {
+async fn history_pages_in_both_directions_with_any_allowed_limit() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -66,7 +68,7 @@ async fn history_is_walked_in_both_directions_with_any_allowed_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_history_parameters_say_which_one_is_bad() {
+async fn invalid_history_parameter_is_named() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -92,7 +94,7 @@ async fn bad_history_parameters_say_which_one_is_bad() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_messages_say_what_is_wrong_and_nothing_is_stored() {
+async fn invalid_message_names_the_field_and_is_not_stored() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -117,7 +119,7 @@ async fn bad_messages_say_what_is_wrong_and_nothing_is_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn content_and_bodies_have_a_size() {
+async fn content_and_body_above_their_limits_are_refused() {
     let world = Setup::limits(|limits| limits.content_bytes = 100).start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -126,11 +128,11 @@ async fn content_and_bodies_have_a_size() {
     alice.send(&chat, "m3", &"x".repeat(2_200_000)).await.refused(413, "body_too_large");
     let mut phone = alice.connect().await;
     phone.send(&chat, "m4", &"x".repeat(101)).await;
-    assert_eq!(phone.hear_error("content_too_large").await["message_id"], "m4");
+    assert_eq!(phone.receive_error("content_too_large").await["message_id"], "m4");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunked_body_without_a_length_is_limited_too() {
+async fn chunked_body_above_the_limit_is_refused() {
     let world = Setup::limits(|limits| limits.body_bytes = 1_000).start().await;
     let alice = world.person("alice");
     let mut request = format!(
@@ -146,7 +148,7 @@ async fn a_chunked_body_without_a_length_is_limited_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_does_not_arrive_is_not_waited_for() {
+async fn incomplete_body_times_out() {
     let world = Setup::limits(|limits| limits.body_seconds = 1).start().await;
     let request =
         b"POST /v1/login HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n\r\n{";
@@ -154,7 +156,7 @@ async fn a_body_that_does_not_arrive_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unknown_paths_and_methods_are_refused_in_the_same_shape() {
+async fn unknown_path_and_method_return_an_error_body() {
     let world = World::new().await;
     let alice = world.person("alice");
     alice.get("/v1/nothing").await.refused(404, "not_found");
@@ -165,14 +167,14 @@ async fn unknown_paths_and_methods_are_refused_in_the_same_shape() {
     nonsense.refused(400, "invalid_request");
 }
 
-/// Forty messages of 100,000 bytes each: far more than one answer should hold.
+/// Forty messages of 100,000 bytes exceed the page size.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_large_messages_is_shorter_and_its_cursor_leads_on() {
+async fn page_of_large_messages_is_cut_and_its_cursor_continues() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
     const MESSAGES: u64 = 40;
-    // Quotes take twice their size in JSON.
+    // A quote takes two bytes in JSON.
     let content = "\"".repeat(50_000);
     for number in 1..=MESSAGES {
         assert_eq!(alice.send(&chat, &format!("m{number}"), &content).await.status, 201);
@@ -200,7 +202,7 @@ async fn a_page_of_large_messages_is_shorter_and_its_cursor_leads_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_larger_than_a_page_may_be_is_a_page_of_its_own() {
+async fn message_above_the_page_size_is_a_page_of_its_own() {
     let world = Setup::limits(|limits| limits.content_bytes = 0).start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -213,7 +215,7 @@ async fn a_message_larger_than_a_page_may_be_is_a_page_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_is_not_an_object_is_refused_in_words_a_client_understands() {
+async fn body_of_a_wrong_type_names_the_expected_type() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;

@@ -1,4 +1,4 @@
-//! Impersonation: strangers try to sign up with the name of another user, or with a lookalike.
+//! Impersonation: sign-up with the name of another user, or with a lookalike.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use bluetick_store_memory::MemoryStore;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{ADMIN_KEY, PATIENCE, Reply, Setup, World};
-use crate::rigged_store::RiggedStore;
+use crate::faulty_store::FaultyStore;
+use crate::harness::{ADMIN_KEY, Reply, Setup, TIMEOUT, World};
 
 fn account(name: &str) -> Value {
     json!({"user_id": name, "password": "correct horse"})
@@ -26,7 +26,7 @@ async fn mint(world: &World, name: &str) -> Reply {
     world.call("POST", "/v1/tokens", Some(ADMIN_KEY), Some(json!({"user_id": name}))).await
 }
 
-/// A server with sign-up open or closed, on a store that another server may have used.
+/// Starts a server with sign-up open or closed, on a store that another server may have used.
 async fn on(store: &Arc<MemoryStore>, signup: bool) -> World {
     let store = Arc::clone(store);
     let store = Box::new(|_| store as Arc<dyn Store>);
@@ -49,14 +49,14 @@ async fn sign_up_with_the_name_of_a_minted_token_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_minted_while_sign_up_was_closed_keeps_its_name_when_it_opens() {
+async fn name_minted_while_sign_up_was_closed_stays_reserved() {
     let store = Arc::new(MemoryStore::new());
     assert_eq!(mint(&on(&store, false).await, "alice").await.status, 201);
     sign_up(&on(&store, true).await, "alice").await.refused(409, "user_exists");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_token_is_handed_out_when_its_name_cannot_be_reserved() {
+async fn token_is_not_minted_when_its_name_cannot_be_reserved() {
     let world = World::open().await;
     world.store.close().await;
     let refused = mint(&world, "alice").await;
@@ -113,7 +113,7 @@ async fn conversation_created_while_sign_up_is_open_reserves_the_names_of_its_me
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_that_looks_like_one_in_use_is_refused_at_sign_up() {
+async fn lookalike_name_is_refused_at_sign_up() {
     let world = World::open().await;
     assert_eq!(sign_up(&world, "Alice").await.json()["user_id"], "Alice", "as it was given");
     for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "aIice", "ali\u{307}ce"] {
@@ -145,7 +145,7 @@ async fn concurrent_sign_ups_with_lookalike_names_have_one_winner() {
 /// password hash.
 #[tokio::test(flavor = "multi_thread")]
 async fn sign_up_is_refused_when_the_name_comes_into_use_during_the_password_hash() {
-    let store = RiggedStore::default();
+    let store = FaultyStore::default();
     let world = Setup { signup: true, ..store.setup() }.start().await;
     store.hold_repeated_user_reads(true);
     let meanwhile = async {
@@ -157,7 +157,7 @@ async fn sign_up_is_refused_when_the_name_comes_into_use_during_the_password_has
         world.store.update_profile(update).await.unwrap();
         store.hold_repeated_user_reads(false);
     };
-    let (answer, ()) = timeout(PATIENCE, async { tokio::join!(sign_up(&world, "alice"), meanwhile) })
+    let (answer, ()) = timeout(TIMEOUT, async { tokio::join!(sign_up(&world, "alice"), meanwhile) })
         .await
         .expect("sign-up reads the user again before it hashes the password");
     answer.refused(409, "user_exists");

@@ -1,13 +1,15 @@
+//! Readiness, store failures, panics and metrics.
+
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
 
+use crate::faulty_store::FaultyStore;
 use crate::harness::World;
-use crate::rigged_store::RiggedStore;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_store_refuses_writes_lives_is_not_ready_and_still_reads() {
-    let store = RiggedStore::default();
+async fn read_only_store_makes_the_server_not_ready_and_reads_work() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -23,7 +25,7 @@ async fn a_server_whose_store_refuses_writes_lives_is_not_ready_and_still_reads(
     assert!(!refused.refused(503, "store_unavailable").contains("secret"));
     assert!(refused.header("retry-after").is_some());
     phone.send(&chat, "m2", "x").await;
-    assert_eq!(phone.hear_error("store_unavailable").await["message_id"], "m2");
+    assert_eq!(phone.receive_error("store_unavailable").await["message_id"], "m2");
     assert_eq!(alice.history(&chat, "").await.seqs(), [1]);
 
     store.read_only.store(false, Ordering::SeqCst);
@@ -31,10 +33,10 @@ async fn a_server_whose_store_refuses_writes_lives_is_not_ready_and_still_reads(
     assert_eq!(alice.send(&chat, "m2", "x").await.status, 201);
 }
 
-/// The store did what it was asked, and its answer got lost.
+/// The store applied the operation, and its answer was lost.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_does_not_answer_is_told_as_such_and_a_resend_is_stored_once() {
-    let store = RiggedStore::default();
+async fn lost_store_answer_returns_store_unavailable_and_a_resend_is_stored_once() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -47,27 +49,27 @@ async fn an_engine_that_does_not_answer_is_told_as_such_and_a_resend_is_stored_o
     page.refused(503, "store_unavailable");
     assert_eq!(page.header("retry-after"), Some("1"));
     phone.send(&chat, "m2", "on a socket").await;
-    // It was stored, and what the fan-out tells of that comes before or after.
-    let mut refused = phone.hear().await;
+    // The message was stored, so its delivery may arrive before or after the error.
+    let mut refused = phone.receive().await;
     while refused["type"] != "error" {
-        refused = phone.hear().await;
+        refused = phone.receive().await;
     }
     assert_eq!((&refused["code"], &refused["message_id"]), (&json!("store_unavailable"), &json!("m2")));
 
     store.answers_are_lost.store(false, Ordering::SeqCst);
     assert_eq!(alice.send(&chat, "m1", "over HTTP").await.json()["duplicate"], true);
     phone.send(&chat, "m2", "on a socket").await;
-    let mut ack = phone.hear().await;
+    let mut ack = phone.receive().await;
     while ack["duplicate"] != true {
-        ack = phone.hear().await;
+        ack = phone.receive().await;
     }
     assert_eq!((&ack["message_id"], &ack["seq"]), (&json!("m2"), &json!(2)));
     assert_eq!(alice.history(&chat, "").await.seqs(), [2, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_in_a_call_is_answered_and_the_server_lives() {
-    let store = RiggedStore::default();
+async fn panic_in_a_call_returns_500_and_the_server_continues() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -79,8 +81,8 @@ async fn a_panic_in_a_call_is_answered_and_the_server_lives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_on_a_socket_closes_that_socket_alone_and_it_can_come_back() {
-    let store = RiggedStore::default();
+async fn panic_on_a_socket_closes_only_that_socket() {
+    let store = FaultyStore::default();
     let mut setup = store.setup();
     setup.limits.connections_per_user = 2;
     let world = setup.start().await;
@@ -91,21 +93,21 @@ async fn a_panic_on_a_socket_closes_that_socket_alone_and_it_can_come_back() {
     phone.send(&chat, "m1", "x").await;
     assert_eq!(phone.closed_with().await, (1011, "internal_error".into()));
     store.appends_panic.store(false, Ordering::SeqCst);
-    laptop.hears_nothing().await;
+    laptop.receives_nothing().await;
     let mut phone = alice.connect().await;
     phone.send(&chat, "m1", "x").await;
-    phone.hear_type("ack").await;
-    assert_eq!(laptop.hear_type("message").await["message_id"], "m1");
+    phone.receive_type("ack").await;
+    assert_eq!(laptop.receive_type("message").await["message_id"], "m1");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn metrics_count_what_happened_under_their_documented_names() {
+async fn metrics_have_their_documented_names_and_counts() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
     let mut phone = alice.connect_now().await;
     phone.send(&chat, "m1", "x").await;
-    phone.hear_type("ack").await;
+    phone.receive_type("ack").await;
     alice.send(&chat, "m1", "x").await;
     alice.send(&chat, "m1", "y").await;
     let text = world.get("/metrics").await.text();
@@ -128,10 +130,10 @@ async fn metrics_count_what_happened_under_their_documented_names() {
     }
 }
 
-/// The client is gone before the store has stored what it sent.
+/// The client disconnects before the store has stored its message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_is_counted_as_stored_also_when_its_sender_does_not_wait() {
-    let store = RiggedStore::default();
+async fn message_of_a_disconnected_sender_is_counted_as_stored() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -139,16 +141,16 @@ async fn a_message_is_counted_as_stored_also_when_its_sender_does_not_wait() {
     let mut phone = alice.connect_now().await;
     store.hold_appends(true);
     phone.send(&chat, "m1", "x").await;
-    phone.hears_nothing().await;
+    phone.receives_nothing().await;
     drop(phone);
     while !world.get("/metrics").await.text().contains("bluetick_connections 1\n") {}
     store.hold_appends(false);
-    tablet.hear_type("message").await;
+    tablet.receive_type("message").await;
     let text = world.get("/metrics").await.text();
     assert!(text.contains(r#"bluetick_sends_total{result="stored"} 1"#), "{text}");
-    // The notices the server writes are nobody's sends.
+    // Notices of the server are not counted as sends.
     alice.group(&["bob"]).await;
-    tablet.hear_type("message").await;
+    tablet.receive_type("message").await;
     let text = world.get("/metrics").await.text();
     assert!(text.contains(r#"bluetick_sends_total{result="stored"} 1"#), "{text}");
 }

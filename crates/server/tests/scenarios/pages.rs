@@ -1,5 +1,6 @@
 //! The web client and the documentation page, as a browser loads them.
 
+use std::io::Read;
 use std::net::SocketAddr;
 
 use crate::harness::{Reply, World, raw_call};
@@ -21,7 +22,7 @@ fn links(page: &Reply) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
+async fn pages_have_content_type_csp_cache_control_and_etag() {
     let world = World::new().await;
     let mut paths = vec!["/".to_owned(), "/docs".to_owned(), "/sw.js".to_owned()];
     for page in ["/", "/docs"] {
@@ -43,7 +44,11 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
         };
         assert_eq!((page.status, page.header("content-type")), (200, Some(content_type)), "{path}");
         let policy = page.header("content-security-policy").unwrap();
-        assert!(policy.contains("default-src 'self'") && !policy.contains("unsafe"));
+        // The viewer of the API reference adds style elements; no page may run an inline script.
+        let style = if path == "/docs" { "style-src 'self' 'unsafe-inline'" } else { "style-src 'self'" };
+        let parts: Vec<&str> = policy.split("; ").collect();
+        assert!(parts.contains(&"default-src 'self'") && parts.contains(&style), "{path}: {policy}");
+        assert_eq!(policy.matches("unsafe").count(), usize::from(path == "/docs"), "{path}: {policy}");
         assert_eq!(page.header("x-content-type-options"), Some("nosniff"));
         let kept = page.header("cache-control").unwrap();
         // The build names its files like `index-DVa_MnJF.css`.
@@ -62,7 +67,27 @@ async fn the_pages_come_with_their_types_a_strict_policy_and_an_etag() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_first_visit_is_small() {
+async fn viewer_of_the_api_reference_is_the_same_script_with_and_without_gzip() {
+    let world = World::new().await;
+    let page = world.get("/docs").await;
+    let script = links(&page).into_iter().find(|link| link.ends_with(".js")).unwrap();
+    let script = world.get(&script).await.text();
+    let (_, viewer) = script.split_once("/assets/api-reference-").unwrap();
+    let (version, _) = viewer.split_once(".js").unwrap();
+    let path = format!("/assets/api-reference-{version}.js");
+    let zipped = get(world.addr, &path, "Accept-Encoding: gzip\r\n").await;
+    let plain = world.get(&path).await;
+    assert_eq!((zipped.status, zipped.header("content-encoding")), (200, Some("gzip")));
+    assert_eq!((plain.status, plain.header("content-encoding")), (200, None));
+    let mut expanded = Vec::new();
+    flate2::read::GzDecoder::new(zipped.body.as_slice()).read_to_end(&mut expanded).unwrap();
+    assert!(expanded == plain.body && plain.body.len() > zipped.body.len());
+    // The web client does not load it.
+    assert!(links(&world.get("/").await).iter().all(|link| !link.contains("api-reference")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_visit_stays_below_its_byte_limit() {
     let world = World::new().await;
     let page = world.get("/").await;
     // A phone fetches the PNG only when the user adds the page to the home screen.
@@ -92,7 +117,7 @@ fn png_size(bytes: &[u8]) -> (u32, u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifest_names_png_icons_that_are_served_in_the_size_and_type_it_says() {
+async fn manifest_icons_are_served_with_their_size_and_type() {
     let world = World::new().await;
     let manifest = world.get("/manifest.webmanifest").await.json();
     let mut found = Vec::new();

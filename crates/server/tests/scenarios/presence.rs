@@ -1,11 +1,13 @@
+//! Presence announcements and last_seen_at.
+
 use bluetick_core::ProfileUpdate;
 use serde_json::{Value, json};
 
-use crate::harness::{Device, PATIENCE, World};
+use crate::harness::{Device, TIMEOUT, World};
 
-async fn say_goodbye(mut device: Device) {
+async fn disconnect(mut device: Device) {
     device.socket.close(None).await.unwrap();
-    while device.hear_raw().await.is_some() {}
+    while device.receive_raw().await.is_some() {}
 }
 
 fn presences(frames: Vec<Value>) -> Vec<Value> {
@@ -13,56 +15,56 @@ fn presences(frames: Vec<Value>) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_friend_sees_somebody_come_and_go_and_when_they_were_last_here() {
+async fn peer_gets_online_and_offline_with_last_seen() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     alice.direct_with_message("bob").await;
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
     let online = json!({"type": "presence", "user_id": "bob", "online": true, "last_seen_at": null});
-    assert_eq!(phone.hear_type("presence").await, online);
-    say_goodbye(tablet).await;
-    let offline = phone.hear_type("presence").await;
+    assert_eq!(phone.receive_type("presence").await, online);
+    disconnect(tablet).await;
+    let offline = phone.receive_type("presence").await;
     assert_eq!((&offline["user_id"], &offline["online"]), (&json!("bob"), &json!(false)));
     let stored = world.store.profile(&"bob".parse().unwrap()).await.unwrap().last_seen_at.unwrap();
     assert_eq!(offline["last_seen_at"], stored.millis());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_device_and_a_short_absence_are_no_news() {
+async fn second_device_and_short_absence_are_not_announced() {
     let world = World::new().await;
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
     alice.direct_with_message("bob").await;
     alice.direct_with_message("carol").await;
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
-    phone.hear_type("presence").await;
+    phone.receive_type("presence").await;
     let watch = bob.connect().await;
-    say_goodbye(tablet).await;
-    say_goodbye(watch).await;
-    // Back at once; then another one leaves, of whom it is told only after the time in which one may return.
+    disconnect(tablet).await;
+    disconnect(watch).await;
+    // Bob reconnects at once. Carol leaves afterwards, and is announced after the grace period.
     let _tablet = bob.connect_now().await;
     let carols = carol.connect().await;
-    assert_eq!(phone.hear_type("presence").await["user_id"], "carol");
-    say_goodbye(carols).await;
-    let gone = phone.hear_type("presence").await;
+    assert_eq!(phone.receive_type("presence").await["user_id"], "carol");
+    disconnect(carols).await;
+    let gone = phone.receive_type("presence").await;
     assert_eq!((&gone["user_id"], &gone["online"]), (&json!("carol"), &json!(false)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn strangers_and_members_of_the_same_group_are_told_nothing() {
+async fn group_members_without_direct_conversation_get_no_presence() {
     let world = World::new().await;
     let [alice, bob, eve] = world.people(["alice", "bob", "eve"]);
     alice.direct_with_message("bob").await;
     alice.group(&["bob", "eve"]).await;
     let (mut phone, mut evil) = (alice.connect().await, eve.connect().await);
     let _tablet = bob.connect().await;
-    phone.hear_type("presence").await;
-    assert_eq!(presences(evil.heard_so_far().await), Vec::<Value>::new());
+    phone.receive_type("presence").await;
+    assert_eq!(presences(evil.received_so_far().await), Vec::<Value>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_somebody_who_hides_nothing_is_told() {
+async fn hidden_presence_is_not_announced() {
     let world = World::new().await;
     let [alice, bob, carol] = world.people(["alice", "bob", "carol"]);
     alice.direct_with_message("bob").await;
@@ -71,22 +73,22 @@ async fn of_somebody_who_hides_nothing_is_told() {
     world.store.update_profile(update).await.unwrap();
     let mut phone = alice.connect().await;
     let tablet = bob.connect().await;
-    say_goodbye(tablet).await;
-    // Whoever comes and goes after is told after.
+    disconnect(tablet).await;
+    // Announcements keep their order, so carol's arrives after any for bob.
     let carols = carol.connect().await;
-    assert_eq!(phone.hear_type("presence").await["user_id"], "carol");
-    say_goodbye(carols).await;
-    assert_eq!(phone.hear_type("presence").await["user_id"], "carol");
+    assert_eq!(phone.receive_type("presence").await["user_id"], "carol");
+    disconnect(carols).await;
+    assert_eq!(phone.receive_type("presence").await["user_id"], "carol");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn that_somebody_has_come_is_stored_at_once_should_the_server_not_live_to_see_it_go() {
+async fn connect_stores_last_seen_immediately() {
     let world = World::new().await;
     let alice = world.person("alice");
     let mut phone = alice.connect().await;
-    phone.hears_nothing().await;
+    phone.receives_nothing().await;
     let profile = || async { world.store.profile(&"alice".parse().unwrap()).await.unwrap() };
-    let stored = tokio::time::timeout(PATIENCE, async {
+    let stored = tokio::time::timeout(TIMEOUT, async {
         while profile().await.last_seen_at.is_none() {
             tokio::task::yield_now().await;
         }
@@ -95,7 +97,7 @@ async fn that_somebody_has_come_is_stored_at_once_should_the_server_not_live_to_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_stores_when_everybody_was_last_here() {
+async fn drain_stores_last_seen_of_connected_users() {
     let mut world = World::new().await;
     let mut device = world.person("alice").connect().await;
     let drained = tokio::spawn(world.take_server().drain());

@@ -1,4 +1,4 @@
-//! Who is there, as calls tell it, and what people set about themselves.
+//! Presence and profile over HTTP.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
 use serde_json::{Value, json};
 
-use crate::harness::{Device, PATIENCE, Person, Setup, World};
+use crate::harness::{Device, Person, Setup, TIMEOUT, World};
 
 async fn presence(person: &Person, chat: &str) -> Value {
     person.get(&format!("/v1/conversations/{chat}/presence")).await.json()
@@ -19,25 +19,25 @@ async fn show_presence(person: &Person, shows: bool) {
     assert_eq!((answer.status, &answer.json()["show_presence"]), (200, &json!(shows)));
 }
 
-/// Connects and reads up to `caught_up`, whatever comes before.
-async fn come_online(person: &Person) -> Device {
+/// Connects and reads up to `caught_up`.
+async fn connect_and_catch_up(person: &Person) -> Device {
     let mut device = Device::open(person.addr).await;
-    device.say(json!({"type": "hello", "token": person.token})).await;
-    while device.hear().await["type"] != "caught_up" {}
+    device.send_json(json!({"type": "hello", "token": person.token})).await;
+    while device.receive().await["type"] != "caught_up" {}
     device
 }
 
-/// Asks until the answer is `expected`: the end of a connection is noticed in its own time.
+/// Polls until the presence is as `expected`, because the server notices a disconnect with a delay.
 async fn presence_becomes(person: &Person, chat: &str, expected: impl Fn(&Value) -> bool) {
     let became = async { while !expected(&presence(person, chat).await["members"][0]) {} };
-    tokio::time::timeout(PATIENCE, became).await.expect("it becomes so");
+    tokio::time::timeout(TIMEOUT, became).await.expect("it becomes so");
 }
 
 fn names(presence: &Value) -> Vec<&str> {
     presence["members"].as_array().unwrap().iter().map(|member| member["user_id"].as_str().unwrap()).collect()
 }
 
-/// A server, and its store to put things into.
+/// Starts a server and returns its store.
 async fn world_with_store() -> (World, Arc<MemoryStore>) {
     let (tell, told) = std::sync::mpsc::channel();
     let store = move |hub: Arc<Hub>| {
@@ -49,7 +49,7 @@ async fn world_with_store() -> (World, Arc<MemoryStore>) {
     (world, told.recv().unwrap())
 }
 
-async fn was_there(store: &MemoryStore, name: &str, at: i64) {
+async fn set_last_seen(store: &MemoryStore, name: &str, at: i64) {
     let update = ProfileUpdate {
         last_seen_at: Some(Timestamp::from_millis(at)),
         ..ProfileUpdate::of(name.parse().unwrap())
@@ -58,13 +58,13 @@ async fn was_there(store: &MemoryStore, name: &str, at: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_connected_is_there_and_whoever_left_is_not() {
+async fn connected_user_is_online_and_disconnected_user_is_offline() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let never = json!({"members": [{"user_id": "bob", "online": false, "last_seen_at": null}]});
     assert_eq!(presence(&alice, &chat).await, never);
-    let [phone, tablet] = [come_online(&bob).await, come_online(&bob).await];
+    let [phone, tablet] = [connect_and_catch_up(&bob).await, connect_and_catch_up(&bob).await];
     let there = json!({"members": [{"user_id": "bob", "online": true, "last_seen_at": null}]});
     assert_eq!(presence(&alice, &chat).await, there);
     let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
@@ -75,11 +75,11 @@ async fn whoever_is_connected_is_there_and_whoever_left_is_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_is_not_there_was_last_seen_some_time_ago() {
+async fn offline_user_has_a_last_seen_time() {
     let (world, store) = world_with_store().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
-    was_there(&store, "bob", 1_767_225_600_123).await;
+    set_last_seen(&store, "bob", 1_767_225_600_123).await;
     let seen = json!({"user_id": "bob", "online": false, "last_seen_at": 1_767_225_600_123_i64});
     assert_eq!(presence(&alice, &chat).await, json!({"members": [seen]}));
     let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
@@ -89,15 +89,15 @@ async fn whoever_is_not_there_was_last_seen_some_time_ago() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_hides_it_looks_as_if_never_there() {
+async fn user_who_hides_presence_appears_offline_and_never_seen() {
     let (world, store) = world_with_store().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
-    was_there(&store, "bob", 5).await;
+    set_last_seen(&store, "bob", 5).await;
     show_presence(&bob, false).await;
     let hidden = json!({"user_id": "bob", "online": false, "last_seen_at": null});
     assert_eq!(presence(&alice, &chat).await["members"], json!([hidden]));
-    let _phone = come_online(&bob).await;
+    let _phone = connect_and_catch_up(&bob).await;
     assert_eq!(presence(&alice, &chat).await["members"], json!([hidden]));
     let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
     assert_eq!(entry["peer_presence"], hidden);
@@ -106,7 +106,7 @@ async fn whoever_hides_it_looks_as_if_never_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everybody_sees_and_changes_what_it_set_for_itself() {
+async fn own_profile_is_read_and_changed() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let me = |shows: bool| json!({"user_id": "alice", "display_name": null, "show_presence": shows});
@@ -134,16 +134,16 @@ async fn everybody_sees_and_changes_what_it_set_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_of_a_hundred_tells_of_everybody_and_a_larger_one_of_those_who_are_there() {
+async fn presence_lists_all_of_100_members_and_only_online_ones_above() {
     let world = World::new().await;
     let [alice, shy] = world.people(["alice", "member50"]);
     let others: Vec<String> = (1..100).map(|number| format!("member{number}")).collect();
     let group = alice.group(&others.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let _devices = [
-        come_online(&alice).await,
-        come_online(&world.person("member7")).await,
-        come_online(&world.person("member99")).await,
-        come_online(&shy).await,
+        connect_and_catch_up(&alice).await,
+        connect_and_catch_up(&world.person("member7")).await,
+        connect_and_catch_up(&world.person("member99")).await,
+        connect_and_catch_up(&shy).await,
     ];
     show_presence(&shy, false).await;
     let everybody = presence(&alice, &group).await;
@@ -162,14 +162,14 @@ async fn a_group_of_a_hundred_tells_of_everybody_and_a_larger_one_of_those_who_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_crowd_that_is_there_no_more_than_a_hundred_are_told() {
+async fn presence_of_a_large_group_lists_at_most_100_online_members() {
     let world = World::new().await;
     let alice = world.person("alice");
     let others: Vec<String> = (0..120).map(|number| format!("member{number}")).collect();
     let group = alice.group(&others.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let mut devices = Vec::new();
     for name in &others {
-        devices.push(come_online(&world.person(name)).await);
+        devices.push(connect_and_catch_up(&world.person(name)).await);
     }
     let there = presence(&alice, &group).await;
     assert_eq!(there["members"].as_array().unwrap().len(), 100);

@@ -1,4 +1,4 @@
-//! Ticks and inbox lines as they arrive on devices.
+//! Receipts and inbox entries as frames on connected devices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,8 @@ use bluetick_core::time::ManualClock;
 use bluetick_core::{ConversationId, PreferenceChange, ReceiptKind, Seq, Timestamp};
 use serde_json::{Value, json};
 
-use crate::harness::{Device, PATIENCE, Person, Setup, World};
-use crate::rigged_store::RiggedStore;
+use crate::faulty_store::FaultyStore;
+use crate::harness::{Device, Person, Setup, TIMEOUT, World};
 
 fn status(conversation: &str, user: &str, delivered: u64, read: u64) -> Value {
     json!({
@@ -24,34 +24,34 @@ fn with_unread(mut status: Value, unread: u64) -> Value {
     status
 }
 
-/// Frames of these types up to now, everything committed having passed the fan-out.
+/// Returns the received frames of these types, after everything committed has passed the fan-out.
 async fn heard(person: &Person, device: &mut Device, kinds: &[&str]) -> Vec<Value> {
-    person.settle().await;
-    let frames = device.heard_so_far().await;
+    person.wait_for_delivery().await;
+    let frames = device.received_so_far().await;
     frames.into_iter().filter(|frame| kinds.iter().any(|kind| frame["type"] == *kind)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_devices_of_the_sender_see_the_double_tick_and_then_the_blue_one() {
+async fn delivered_and_read_receipts_reach_both_devices_of_the_sender() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let (mut phone, mut laptop) = (alice.connect().await, alice.connect().await);
     let mut tablet = bob.connect().await;
     phone.send(&chat, "m1", "hi").await;
-    tablet.hear_type("message").await;
+    tablet.receive_type("message").await;
     tablet.send_receipt("delivered", &chat, 1).await;
     for device in [&mut phone, &mut laptop] {
-        assert_eq!(heard_status(device).await, status(&chat, "bob", 1, 0));
+        assert_eq!(receive_status(device).await, status(&chat, "bob", 1, 0));
     }
     tablet.send_receipt("read", &chat, 1).await;
     for device in [&mut phone, &mut laptop] {
-        assert_eq!(heard_status(device).await, status(&chat, "bob", 1, 1));
+        assert_eq!(receive_status(device).await, status(&chat, "bob", 1, 1));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_device_acks_and_reads_is_seen_on_the_other_with_what_is_left_unread() {
+async fn own_receipts_reach_the_other_device_with_the_unread_count() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -60,17 +60,17 @@ async fn what_one_device_acks_and_reads_is_seen_on_the_other_with_what_is_left_u
         alice.send(&chat, &format!("m{number}"), "hi").await;
     }
     tablet.send_receipt("delivered", &chat, 3).await;
-    assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 0), 3));
+    assert_eq!(receive_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 0), 3));
     tablet.send_receipt("read", &chat, 2).await;
-    assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 2), 1));
-    // The one that said so knows it.
+    assert_eq!(receive_status(&mut watch).await, with_unread(status(&chat, "bob", 3, 2), 1));
+    // The device that sent the receipt gets no frame.
     assert_eq!(heard(&bob, &mut tablet, &["status"]).await, Vec::<Value>::new());
 }
 
-/// The next status, with messages passed over.
-async fn heard_status(device: &mut Device) -> Value {
+/// Returns the next `status` frame and skips messages.
+async fn receive_status(device: &mut Device) -> Value {
     loop {
-        let frame = device.hear_any().await;
+        let frame = device.receive_any().await;
         if frame["type"] == "status" {
             return frame;
         }
@@ -78,41 +78,41 @@ async fn heard_status(device: &mut Device) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_turns_the_ticks_of_what_it_answers_blue() {
+async fn reply_marks_earlier_messages_as_read() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     let mut phone = alice.connect().await;
     phone.send(&chat, "m1", "hi").await;
-    phone.hear_type("ack").await;
+    phone.receive_type("ack").await;
     bob.send(&chat, "m2", "hello").await;
-    assert_eq!(phone.hear_type("message").await["seq"], 2);
-    assert_eq!(phone.hear_type("status").await, status(&chat, "bob", 1, 1));
+    assert_eq!(phone.receive_type("message").await["seq"], 2);
+    assert_eq!(phone.receive_type("status").await, status(&chat, "bob", 1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_repeated_and_forged_acks_move_nothing_and_tell_nobody() {
+async fn late_repeated_and_forged_receipts_change_nothing() {
     let world = World::new().await;
     let [alice, bob, eve] = world.people(["alice", "bob", "eve"]);
     let chat = alice.direct("bob").await;
     let (mut phone, mut tablet, mut evil) = (alice.connect().await, bob.connect().await, eve.connect().await);
     alice.send(&chat, "m1", "hi").await;
-    // Beyond the head counts as the head.
+    // A seq above the head counts as the head.
     tablet.send_receipt("read", &chat, 9_000_000_000_000_000_000).await;
-    assert_eq!(heard_status(&mut phone).await, status(&chat, "bob", 1, 1));
+    assert_eq!(receive_status(&mut phone).await, status(&chat, "bob", 1, 1));
     for (kind, seq) in [("read", 1), ("delivered", 1), ("read", 0), ("delivered", 0), ("read", 7)] {
         tablet.send_receipt(kind, &chat, seq).await;
     }
     evil.send_receipt("read", &chat, 1).await;
-    evil.hear_error("conversation_not_found").await;
+    evil.receive_error("conversation_not_found").await;
     evil.send_receipt("delivered", "g0123456789abcdefghjkmnpq", 1).await;
-    evil.hear_error("conversation_not_found").await;
+    evil.receive_error("conversation_not_found").await;
     assert_eq!(heard(&bob, &mut tablet, &["status", "error"]).await, Vec::<Value>::new());
     assert_eq!(heard(&alice, &mut phone, &["status"]).await, Vec::<Value>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_hides_reads_shows_them_on_its_own_devices_only() {
+async fn hidden_reads_reach_own_devices_only() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -123,14 +123,14 @@ async fn who_hides_reads_shows_them_on_its_own_devices_only() {
         (alice.connect().await, bob.connect().await, bob.connect().await);
     alice.send(&chat, "m1", "hi").await;
     tablet.send_receipt("read", &chat, 1).await;
-    assert_eq!(heard_status(&mut watch).await, with_unread(status(&chat, "bob", 1, 1), 0));
-    assert_eq!(heard_status(&mut phone).await, status(&chat, "bob", 1, 0));
+    assert_eq!(receive_status(&mut watch).await, with_unread(status(&chat, "bob", 1, 1), 0));
+    assert_eq!(receive_status(&mut phone).await, status(&chat, "bob", 1, 0));
 }
 
-/// The store is busy with the first one while a thousand more come in.
+/// The store is busy with the first receipt while a thousand more arrive.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_of_acks_costs_the_store_one_write_for_all_that_came_while_it_was_busy() {
-    let store = RiggedStore::default();
+async fn receipts_during_a_busy_store_are_merged_into_one_write() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -138,35 +138,35 @@ async fn a_burst_of_acks_costs_the_store_one_write_for_all_that_came_while_it_wa
     for number in 1..=100 {
         alice.send(&chat, &format!("m{number}"), "hi").await;
     }
-    store.hold_marks(true);
+    store.hold_receipts(true);
     for _ in 0..10 {
         for seq in 1..=100 {
             tablet.send_receipt("delivered", &chat, seq).await;
         }
     }
     tablet.send_receipt("read", &chat, 40).await;
-    tablet.hears_messages_and_a_pong().await;
-    store.hold_marks(false);
-    let mut statuses = vec![heard_status(&mut phone).await];
+    tablet.receives_no_error().await;
+    store.hold_receipts(false);
+    let mut statuses = vec![receive_status(&mut phone).await];
     while statuses.last() != Some(&status(&chat, "bob", 100, 40)) {
-        statuses.push(heard_status(&mut phone).await);
+        statuses.push(receive_status(&mut phone).await);
     }
     assert!(statuses.len() <= 3, "{statuses:?}");
-    assert_eq!(store.marks.load(Ordering::SeqCst), 3, "the first, the read, the last delivered");
+    assert_eq!(store.receipts.load(Ordering::SeqCst), 3, "the first, the read, the last delivered");
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains(r#"bluetick_marks_total{result="merged"} 998"#), "{metrics}");
 }
 
 impl Device {
-    async fn hears_messages_and_a_pong(&mut self) {
-        let frames = self.heard_so_far().await;
+    async fn receives_no_error(&mut self) {
+        let frames = self.received_so_far().await;
         assert!(frames.iter().all(|frame| frame["type"] != "error"), "{frames:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_device_said_before_it_went_is_stored_also_when_the_store_was_busy() {
-    let store = RiggedStore::default();
+async fn receipts_of_a_disconnected_device_are_stored() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -174,68 +174,68 @@ async fn what_a_device_said_before_it_went_is_stored_also_when_the_store_was_bus
     for number in 1..=3 {
         alice.send(&chat, &format!("m{number}"), "hi").await;
     }
-    store.hold_marks(true);
+    store.hold_receipts(true);
     tablet.send_receipt("delivered", &chat, 1).await;
     tablet.send_receipt("delivered", &chat, 3).await;
     tablet.socket.close(None).await.unwrap();
-    while tablet.hear_raw().await.is_some() {}
-    store.hold_marks(false);
-    while heard_status(&mut phone).await != status(&chat, "bob", 3, 0) {}
+    while tablet.receive_raw().await.is_some() {}
+    store.hold_receipts(false);
+    while receive_status(&mut phone).await != status(&chat, "bob", 3, 0) {}
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_marks_of_too_many_conversations_wait_for_the_store_the_socket_is_not_read() {
+async fn socket_is_not_read_while_too_many_receipts_wait() {
     const MOST: u32 = 1_024;
-    let store = RiggedStore::default();
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let mut tablet = world.person("bob").connect().await;
-    store.hold_marks(true);
+    store.hold_receipts(true);
     for number in 0..MOST {
         let mut bits = [0; 15];
         bits[..4].copy_from_slice(&number.to_be_bytes());
         tablet.send_receipt("read", &ConversationId::group(bits).to_string(), 1).await;
     }
-    tablet.say(json!({"type": "ping"})).await;
-    let early = tokio::time::timeout(Duration::from_millis(300), tablet.hear()).await;
+    tablet.send_json(json!({"type": "ping"})).await;
+    let early = tokio::time::timeout(Duration::from_millis(300), tablet.receive()).await;
     assert!(early.is_err(), "the ping was read although that many wait: {early:?}");
-    store.hold_marks(false);
+    store.hold_receipts(false);
     let mut refused = 0;
-    while tablet.hear().await["type"] == "error" {
+    while tablet.receive().await["type"] == "error" {
         refused += 1;
     }
     assert!(refused > 0, "nobody is a member of these");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_waits_for_the_marks_it_accepted_and_refuses_later_ones() {
-    let store = RiggedStore::default();
+async fn drain_waits_for_accepted_receipts_and_refuses_later_ones() {
+    let store = FaultyStore::default();
     let mut world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
     alice.send(&chat, "m1", "hi").await;
     let mut tablet = bob.connect().await;
-    store.hold_marks(true);
+    store.hold_receipts(true);
     tablet.send_receipt("read", &chat, 1).await;
-    tablet.hears_nothing().await;
+    tablet.receives_nothing().await;
     let drained = tokio::spawn(world.take_server().drain());
     loop {
         tablet.send_receipt("read", &chat, 1).await;
-        let answer = tokio::time::timeout(Duration::from_millis(100), tablet.hear()).await;
+        let answer = tokio::time::timeout(Duration::from_millis(100), tablet.receive()).await;
         if answer.is_ok_and(|answer| answer["code"] == "draining") {
             break;
         }
     }
     assert!(!drained.is_finished());
-    store.hold_marks(false);
+    store.hold_receipts(false);
     assert_eq!(tablet.closed_with().await.0, 1012);
-    tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, drained).await.unwrap().unwrap();
     let bob = "bob".parse().unwrap();
     let statuses = world.store.statuses(chat.parse().unwrap(), &bob).await.unwrap();
     assert_eq!(statuses.members[1].read_state.read, Seq::FIRST);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn acks_have_a_rate_of_their_own_and_whoever_goes_on_above_it_is_a_flood() {
+async fn receipts_above_their_own_rate_are_refused_and_then_a_flood() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     let mut setup = Setup::limits(|limits| {
         limits.acks_per_second = 1;
@@ -252,23 +252,23 @@ async fn acks_have_a_rate_of_their_own_and_whoever_goes_on_above_it_is_a_flood()
     for _ in 0..4 {
         tablet.send_receipt("delivered", &chat, 1).await;
     }
-    tablet.hear_error("rate_limited").await;
-    // Four more requests are in the other bucket.
+    tablet.receive_error("rate_limited").await;
+    // These four requests are charged to the request budget.
     for _ in 0..4 {
-        tablet.hears_nothing().await;
+        tablet.receives_nothing().await;
     }
     clock.advance_millis(1_000);
     tablet.send_receipt("delivered", &chat, 1).await;
-    tablet.hears_nothing().await;
+    tablet.receives_nothing().await;
     for _ in 0..2 {
         tablet.send_receipt("delivered", &chat, 1).await;
     }
     assert_eq!(tablet.closed_with().await, (4429, "flood".into()));
 }
 
-/// A thousand people get and read a message; a few dozen of them, and its sender, are connected.
+/// A thousand members read a message; a few dozen of them and the sender are connected.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_to_a_thousand_people_costs_its_sender_a_handful_of_frames_and_others_none() {
+async fn receipts_of_1000_members_cost_the_sender_few_frames_and_others_none() {
     const MEMBERS: usize = 1_000;
     const CONNECTED: usize = 30;
     let world = Setup::limits(|limits| limits.requests_per_second = 0).start().await;
@@ -282,9 +282,9 @@ async fn a_message_to_a_thousand_people_costs_its_sender_a_handful_of_frames_and
         devices.push(world.person(name).connect_now().await);
     }
     phone.send(&group, "m1", "hello everybody").await;
-    assert_eq!(phone.hear_type("ack").await["seq"], 2);
+    assert_eq!(phone.receive_type("ack").await["seq"], 2);
     for device in &mut devices {
-        device.hear_type("message").await;
+        device.receive_type("message").await;
         device.send_receipt("read", &group, 2).await;
     }
     for name in &names[CONNECTED + 1..] {
@@ -303,14 +303,14 @@ async fn a_message_to_a_thousand_people_costs_its_sender_a_handful_of_frames_and
         "type": "receipts", "conversation_id": group, "last_delivered_seq": 2, "last_read_seq": 2,
     });
     while frames.last() != Some(&done) {
-        frames.push(phone.hear_any().await);
+        frames.push(phone.receive_any().await);
     }
     assert!(frames.len() <= 20, "{} frames", frames.len());
     for device in &mut devices {
-        let asides = device.heard_so_far().await;
+        let others = device.received_so_far().await;
         assert!(
-            asides.iter().all(|frame| frame["type"] != "status" && frame["type"] != "receipts"),
-            "{asides:?}"
+            others.iter().all(|frame| frame["type"] != "status" && frame["type"] != "receipts"),
+            "{others:?}"
         );
     }
     let merged = world.get("/metrics").await.text();
@@ -320,7 +320,7 @@ async fn a_message_to_a_thousand_people_costs_its_sender_a_handful_of_frames_and
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_large_group_those_who_wrote_lately_are_told_by_name_when_few_have_moved() {
+async fn recent_sender_in_a_large_group_gets_named_receipts() {
     let world = Setup::default().start().await;
     let names: Vec<String> = (0..20).map(|number| format!("p{number}")).collect();
     let members: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -330,7 +330,7 @@ async fn in_a_large_group_those_who_wrote_lately_are_told_by_name_when_few_have_
     let (mut writer, mut quiet) = (people[0].connect().await, people[1].connect().await);
     let mut reader = people[2].connect().await;
     reader.send_receipt("read", &group, 2).await;
-    assert_eq!(writer.hear_type("status").await, status(&group, "p2", 2, 2));
+    assert_eq!(writer.receive_type("status").await, status(&group, "p2", 2, 2));
     assert_eq!(
         heard(&people[0], &mut writer, &["receipts"]).await,
         Vec::<Value>::new(),
@@ -339,7 +339,7 @@ async fn in_a_large_group_those_who_wrote_lately_are_told_by_name_when_few_have_
     assert_eq!(heard(&people[1], &mut quiet, &["status", "receipts"]).await, Vec::<Value>::new());
 }
 
-/// A group of 20, in which everybody but the first and the last has read up to `seq`.
+/// Creates a group of 20, of which all but the first and the last have read up to `seq`.
 async fn all_but_one_read(
     world: &World,
     seq: u64,
@@ -357,18 +357,18 @@ async fn all_but_one_read(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_one_who_was_behind_leaves_a_large_group_the_tick_is_told() {
+async fn leaving_of_the_last_reader_raises_the_lowest_read_state() {
     let world = World::new().await;
     let (people, group) = all_but_one_read(&world, 2, async |_, _| ()).await;
     let mut writer = people[0].connect().await;
     assert_eq!(people[0].remove(&group, &people[19].name).await.status, 204);
-    writer.hear_type("message").await;
-    let lowest = writer.hear_type("receipts").await;
+    writer.receive_type("message").await;
+    let lowest = writer.receive_type("receipts").await;
     assert_eq!((&lowest["last_delivered_seq"], &lowest["last_read_seq"]), (&json!(2), &json!(2)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_its_tick_is_told_however_many_wrote_since() {
+async fn sender_awaiting_receipts_is_informed_after_many_later_messages() {
     let world = World::new().await;
     let write_on = async |people: &[Person], group: &str| {
         for number in 0..120 {
@@ -378,36 +378,36 @@ async fn whoever_waits_for_its_tick_is_told_however_many_wrote_since() {
     let (people, group) = all_but_one_read(&world, 2, write_on).await;
     let mut writer = people[0].connect().await;
     people[19].post(&format!("/v1/conversations/{group}/read"), json!({"seq": 2})).await;
-    let lowest = writer.hear_type("receipts").await;
+    let lowest = writer.receive_type("receipts").await;
     assert_eq!(lowest["last_read_seq"], 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_is_new_to_somebody_appears_on_all_their_devices_with_who_is_there() {
+async fn new_conversation_reaches_all_devices_with_peer_presence() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let (mut tablet, mut watch) = (bob.connect().await, bob.connect().await);
     let mut phone = alice.connect().await;
     let chat = alice.direct("bob").await;
-    assert_eq!(phone.hear_type("conversation").await["peer"], "bob");
+    assert_eq!(phone.receive_type("conversation").await["peer"], "bob");
     alice.send(&chat, "m1", "hello").await;
     for device in [&mut tablet, &mut watch] {
-        assert_eq!(device.hear_type("message").await["seq"], 1);
-        let entry = device.hear_type("conversation").await;
+        assert_eq!(device.receive_type("message").await["seq"], 1);
+        let entry = device.receive_type("conversation").await;
         assert_eq!((&entry["conversation_id"], &entry["peer"]), (&json!(chat), &json!("alice")));
         assert_eq!(entry["peer_presence"]["online"], true);
     }
     let group = alice.group(&["carol"]).await;
     alice.add(&group, &["bob"]).await;
     for device in [&mut tablet, &mut watch] {
-        assert_eq!(device.hear_type("message").await["seq"], 2);
-        let entry = device.hear_type("conversation").await;
+        assert_eq!(device.receive_type("message").await["seq"], 2);
+        let entry = device.receive_type("conversation").await;
         assert_eq!((&entry["conversation_id"], &entry["first_seq"]), (&json!(group), &json!(2)));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_user_sets_appears_on_all_their_devices_and_on_nobody_elses() {
+async fn preferences_reach_all_own_devices_and_no_other_user() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -417,7 +417,7 @@ async fn what_the_user_sets_appears_on_all_their_devices_and_on_nobody_elses() {
     let prefer = SetPreferences { conversation: chat.parse().unwrap(), user: "bob".parse().unwrap(), change };
     world.store.set_preferences(prefer).await.unwrap();
     for device in [&mut tablet, &mut watch] {
-        assert_eq!(device.hear_type("conversation").await["pinned"], true);
+        assert_eq!(device.receive_type("conversation").await["pinned"], true);
     }
     assert_eq!(heard(&alice, &mut phone, &["conversation"]).await, Vec::<Value>::new());
 }

@@ -1,4 +1,4 @@
-//! Tokens that are void before they expire: logging out, and being logged out.
+//! Revocation: tokens that become void before they expire.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,9 +7,9 @@ use bluetick_core::Timestamp;
 use bluetick_core::time::ManualClock;
 use serde_json::{Value, json};
 
+use crate::faulty_store::FaultyStore;
 use crate::harness::{ADMIN_KEY, Device, Person, Reply, Setup, World, send_frame};
-use crate::rigged_store::RiggedStore;
-use crate::ring::Ring;
+use crate::test_fleet::TestFleet;
 
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_250);
 
@@ -26,7 +26,7 @@ async fn operator(world: &World, method: &str, path: &str, body: Option<Value>) 
     world.call(method, path, Some(ADMIN_KEY), body).await
 }
 
-async fn is_in(person: &Person) -> bool {
+async fn is_authenticated(person: &Person) -> bool {
     let reply = person.get("/v1/me").await;
     if reply.status != 200 {
         reply.refused(401, "token_revoked");
@@ -34,13 +34,13 @@ async fn is_in(person: &Person) -> bool {
     reply.status == 200
 }
 
-async fn is_turned_away(person: &Person) {
+async fn is_refused(person: &Person) {
     let mut device = Device::open(person.addr).await;
-    device.say(json!({"type": "hello", "token": person.token})).await;
+    device.send_json(json!({"type": "hello", "token": person.token})).await;
     assert_eq!(device.closed_with().await, revoked());
 }
 
-/// Somebody with a token from the server, not from the test.
+/// Returns a user with a token that the server issued.
 async fn logged_in(world: &World, name: &str, path: &str) -> Person {
     let body = json!({"user_id": name, "password": "correct horse"});
     let token = world.call("POST", path, None, Some(body)).await.json()["token"].as_str().unwrap().to_owned();
@@ -50,22 +50,22 @@ async fn logged_in(world: &World, name: &str, path: &str) -> Person {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_logs_out_is_out_with_this_token_and_in_with_the_other() {
+async fn log_out_revokes_only_the_token_used() {
     let world = World::new().await;
     let (phone, laptop) = (world.person("alice"), world.person("alice"));
     let (mut on_phone, mut on_laptop) = (phone.connect().await, laptop.connect().await);
     log_out(&phone, false).await;
     assert_eq!(on_phone.closed_with().await, revoked());
-    assert!(!is_in(&phone).await && is_in(&laptop).await);
+    assert!(!is_authenticated(&phone).await && is_authenticated(&laptop).await);
     phone.call("POST", "/v1/logout", None).await.refused(401, "token_revoked");
-    is_turned_away(&phone).await;
+    is_refused(&phone).await;
     let chat = laptop.direct("bob").await;
     on_laptop.send(&chat, "m1", "still here").await;
-    on_laptop.hear_type("ack").await;
+    on_laptop.receive_type("ack").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_logs_out_everywhere_is_out_with_every_token_and_nobody_else_is() {
+async fn log_out_everywhere_revokes_all_tokens_of_the_user_only() {
     let world = World::new().await;
     let (phone, laptop, bob) = (world.person("alice"), world.person("alice"), world.person("bob"));
     let devices = [phone.connect().await, laptop.connect().await, laptop.connect().await];
@@ -74,14 +74,16 @@ async fn who_logs_out_everywhere_is_out_with_every_token_and_nobody_else_is() {
     for mut device in devices {
         assert_eq!(device.closed_with().await, revoked());
     }
-    assert!(!is_in(&phone).await && !is_in(&laptop).await && is_in(&bob).await);
-    is_turned_away(&phone).await;
-    tablet.say(json!({"type": "ping"})).await;
-    tablet.hear_type("pong").await;
+    assert!(
+        !is_authenticated(&phone).await && !is_authenticated(&laptop).await && is_authenticated(&bob).await
+    );
+    is_refused(&phone).await;
+    tablet.send_json(json!({"type": "ping"})).await;
+    tablet.receive_type("pong").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_can_log_in_again_in_the_same_moment_and_out_again() {
+async fn log_in_at_the_time_of_a_log_out_returns_a_valid_token() {
     let clock = Arc::new(ManualClock::at(NOW));
     let world = Setup { clock, ..Setup::open() }.start().await;
     let mut before = vec![logged_in(&world, "alice", "/v1/signup").await];
@@ -89,32 +91,32 @@ async fn one_can_log_in_again_in_the_same_moment_and_out_again() {
         log_out(before.last().unwrap(), true).await;
         let again = logged_in(&world, "alice", "/v1/login").await;
         for person in &before {
-            assert!(!is_in(person).await, "no clock has moved, and what was before is void");
+            assert!(!is_authenticated(person).await, "no clock has moved, and what was before is void");
         }
-        assert!(is_in(&again).await);
+        assert!(is_authenticated(&again).await);
         before.push(again);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_set_back_neither_keeps_a_token_alive_nor_anybody_out() {
+async fn revocation_works_after_the_clock_was_set_back() {
     let clock = Arc::new(ManualClock::at(NOW));
     let world = Setup { clock: clock.clone(), ..Setup::default() }.start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let mut tablet = bob.connect().await;
     clock.set(NOW.plus_millis(-3_000_000));
     log_out(&alice, true).await;
-    assert!(!is_in(&alice).await, "it was issued later than now");
+    assert!(!is_authenticated(&alice).await, "it was issued later than now");
     assert_eq!(operator(&world, "DELETE", "/v1/users/bob/sessions", None).await.status, 204);
     assert_eq!(tablet.closed_with().await, revoked());
     let minted = operator(&world, "POST", "/v1/tokens", Some(json!({"user_id": "alice"}))).await.json();
     let mut again = alice;
     again.token = minted["token"].as_str().unwrap().into();
-    assert!(is_in(&again).await);
+    assert!(is_authenticated(&again).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_operator_logs_anybody_out_and_nobody_else_can() {
+async fn only_the_operator_revokes_sessions_of_another_user() {
     let world = World::new().await;
     let [alice, mallory] = world.people(["alice", "mallory"]);
     let mut phone = alice.connect().await;
@@ -122,27 +124,27 @@ async fn the_operator_logs_anybody_out_and_nobody_else_can() {
     for token in [None, Some(&*mallory.token), Some(&*alice.token), Some("guess")] {
         world.call("DELETE", path, token, None).await.refused(401, "unauthenticated");
     }
-    assert!(is_in(&alice).await);
+    assert!(is_authenticated(&alice).await);
     assert_eq!(operator(&world, "DELETE", path, None).await.status, 204, "an account is not needed");
     assert_eq!(phone.closed_with().await, revoked());
-    assert!(!is_in(&alice).await && is_in(&mallory).await);
+    assert!(!is_authenticated(&alice).await && is_authenticated(&mallory).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_password_logs_out_whoever_came_in_with_the_old_one() {
+async fn password_change_revokes_existing_tokens() {
     let world = World::open().await;
     let alice = logged_in(&world, "alice", "/v1/signup").await;
     let mut phone = alice.connect().await;
     let password = json!({"password": "battery staple"});
     assert_eq!(operator(&world, "PUT", "/v1/users/alice/password", Some(password)).await.status, 200);
     assert_eq!(phone.closed_with().await, revoked());
-    assert!(!is_in(&alice).await);
+    assert!(!is_authenticated(&alice).await);
     let login = json!({"user_id": "alice", "password": "battery staple"});
     assert_eq!(world.call("POST", "/v1/login", None, Some(login)).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_sent_behind_a_log_out_on_an_open_socket_is_not_stored() {
+async fn send_after_log_out_on_an_open_socket_is_not_stored() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -156,18 +158,18 @@ async fn what_is_sent_behind_a_log_out_on_an_open_socket_is_not_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_body_that_means_nothing_logs_nobody_out() {
+async fn invalid_log_out_body_revokes_nothing() {
     let world = World::new().await;
     let alice = world.person("alice");
     for body in [json!({"everywhere": "yes"}), json!([])] {
         alice.call("POST", "/v1/logout", Some(body)).await.refused(400, "invalid_request");
     }
-    assert!(is_in(&alice).await);
+    assert!(is_authenticated(&alice).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_by_itself_reads_once_what_is_void_and_not_with_every_request() {
-    let store = RiggedStore::default();
+async fn single_node_reads_revocations_once_per_change() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -179,70 +181,70 @@ async fn a_node_by_itself_reads_once_what_is_void_and_not_with_every_request() {
     assert_eq!(store.profiles.load(Ordering::SeqCst), before);
     log_out(&alice, false).await;
     for _ in 0..3 {
-        assert!(!is_in(&alice).await);
+        assert!(!is_authenticated(&alice).await);
     }
     assert_eq!(store.profiles.load(Ordering::SeqCst), before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_is_let_in_while_it_cannot_be_told_whether_they_were_logged_out() {
-    let store = RiggedStore::default();
+async fn unknown_user_is_refused_while_revocations_are_unavailable() {
+    let store = FaultyStore::default();
     let world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
-    assert!(is_in(&alice).await);
+    assert!(is_authenticated(&alice).await);
     store.profiles_fail.store(true, Ordering::SeqCst);
     let reply = bob.get("/v1/conversations").await;
     reply.refused(503, "store_unavailable");
     assert_eq!(reply.header("retry-after"), Some("1"));
     let mut device = Device::open(bob.addr).await;
-    device.say(json!({"type": "hello", "token": bob.token})).await;
+    device.send_json(json!({"type": "hello", "token": bob.token})).await;
     assert_eq!(device.closed_with().await.0, 1011, "come back later");
     assert_eq!(alice.get("/v1/conversations").await.status, 200, "what is known holds");
     store.profiles_fail.store(false, Ordering::SeqCst);
-    assert!(is_in(&bob).await);
+    assert!(is_authenticated(&bob).await);
 }
 
-/// Two nodes that look at one clock.
-async fn two(clock: &Arc<ManualClock>) -> (Ring, World, World) {
-    let (ring, setups) = Ring::two();
+/// Starts two nodes with one clock.
+async fn two(clock: &Arc<ManualClock>) -> (TestFleet, World, World) {
+    let (test_fleet, setups) = TestFleet::two();
     let [here, there] = setups.map(|setup| Setup { clock: clock.clone(), ..setup });
-    (ring, here.start().await, there.start().await)
+    (test_fleet, here.start().await, there.start().await)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_node_closes_and_refuses_at_once() {
+async fn revocation_takes_effect_on_another_node_immediately() {
     let clock = Arc::new(ManualClock::at(NOW));
     let (_ring, here, there) = two(&clock).await;
     let (phone, laptop) = (here.person("alice"), there.person("alice"));
     let mut on_laptop = laptop.connect().await;
-    assert!(is_in(&laptop).await);
+    assert!(is_authenticated(&laptop).await);
     log_out(&phone, true).await;
     assert_eq!(on_laptop.closed_with().await, revoked());
-    assert!(!is_in(&laptop).await);
-    is_turned_away(&laptop).await;
+    assert!(!is_authenticated(&laptop).await);
+    is_refused(&laptop).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_no_news_reach_finds_out_within_ten_seconds() {
+async fn node_that_misses_the_revocation_event_refuses_after_ten_seconds() {
     let clock = Arc::new(ManualClock::at(NOW));
-    let (ring, here, there) = two(&clock).await;
+    let (test_fleet, here, there) = two(&clock).await;
     let (phone, laptop) = (here.person("alice"), there.person("alice"));
-    assert!(is_in(&laptop).await);
-    ring.deafen(1);
+    assert!(is_authenticated(&laptop).await);
+    test_fleet.drop_events(1);
     log_out(&phone, true).await;
-    assert!(!is_in(&phone).await);
+    assert!(!is_authenticated(&phone).await);
     clock.advance_millis(9_999);
-    assert!(is_in(&laptop).await, "this is what it holds");
+    assert!(is_authenticated(&laptop).await, "this is what it holds");
     clock.advance_millis(1);
-    assert!(!is_in(&laptop).await);
-    is_turned_away(&laptop).await;
+    assert!(!is_authenticated(&laptop).await);
+    is_refused(&laptop).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_fleet_whose_store_is_away_goes_by_what_it_knows_for_a_minute() {
+async fn fleet_node_uses_cached_revocations_for_a_minute_while_the_store_is_unavailable() {
     let clock = Arc::new(ManualClock::at(NOW));
-    let store = RiggedStore::default();
-    let (_ring, setup) = Ring::one(store.setup());
+    let store = FaultyStore::default();
+    let (_ring, setup) = TestFleet::one(store.setup());
     let world = Setup { clock: clock.clone(), ..setup }.start().await;
     let alice = world.person("alice");
     alice.get("/v1/conversations").await;

@@ -1,3 +1,5 @@
+//! The WebSocket protocol: hello, frames, pings, origins and close codes.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,10 +9,10 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::harness::{Device, PATIENCE, Setup, World, send_frame};
+use crate::harness::{Device, Setup, TIMEOUT, World, send_frame};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hello_is_welcomed_with_who_and_where_one_is() {
+async fn hello_returns_welcome_with_user_session_and_epoch() {
     let world = World::new().await;
     let alice = world.person("alice");
     let mut device = Device::open(world.addr).await;
@@ -18,25 +20,25 @@ async fn a_hello_is_welcomed_with_who_and_where_one_is() {
         "type": "hello", "token": alice.token, "device_id": "phone",
         "positions": {"d0123456789abcdefghjkmnpq": {"epoch": 1, "seq": 5}}, "from_the_future": [1],
     });
-    device.say(hello).await;
-    let welcome = device.hear_type("welcome").await;
+    device.send_json(hello).await;
+    let welcome = device.receive_type("welcome").await;
     assert_eq!((welcome["user_id"].as_str(), welcome["epoch"].as_u64()), (Some("alice"), Some(1)));
     assert!(
         welcome["session_id"].is_string() && welcome["server_time"].as_i64().unwrap() > 1_700_000_000_000
     );
-    device.hear_type("gone").await;
-    device.hear_type("caught_up").await;
+    device.receive_type("gone").await;
+    device.receive_type("caught_up").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_says_no_hello_is_closed_in_time() {
+async fn connection_without_hello_times_out() {
     let world = Setup::limits(|limits| limits.hello_seconds = 1).start().await;
     let mut device = Device::open(world.addr).await;
     assert_eq!(device.closed_with().await, (4408, "hello_timeout".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_first_frame_that_is_no_hello_or_a_bad_token_is_closed_with_its_code() {
+async fn invalid_first_frame_closes_with_its_code() {
     let world = World::new().await;
     let cases = [
         (Message::text(r#"{"type":"ping"}"#), 4400),
@@ -47,24 +49,24 @@ async fn a_first_frame_that_is_no_hello_or_a_bad_token_is_closed_with_its_code()
     ];
     for (first, code) in cases {
         let mut device = Device::open(world.addr).await;
-        device.say_raw(first).await;
+        device.send_raw(first).await;
         assert_eq!(device.closed_with().await.0, code);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_socket_is_closed_when_its_token_expires() {
+async fn open_socket_closes_when_its_token_expires() {
     let world = World::new().await;
     let alice = world.person_for("alice", Duration::from_secs(1));
     let mut device = alice.connect().await;
     assert_eq!(device.closed_with().await, (4403, "token_expired".into()));
     let mut device = Device::open(world.addr).await;
-    device.say(json!({"type": "hello", "token": alice.token})).await;
+    device.send_json(json!({"type": "hello", "token": alice.token})).await;
     assert_eq!(device.closed_with().await.0, 4403);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frame_after_the_tokens_end_is_not_obeyed_whatever_the_timers_say() {
+async fn frame_after_token_expiry_is_not_processed() {
     let clock = Arc::new(ManualClock::at(Timestamp::from_millis(1_800_000_000_000)));
     let world = Setup { clock: clock.clone(), ..Setup::default() }.start().await;
     let alice = world.person("alice");
@@ -78,7 +80,7 @@ async fn a_frame_after_the_tokens_end_is_not_obeyed_whatever_the_timers_say() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bad_frames_are_answered_and_the_connection_lives() {
+async fn invalid_frame_gets_an_error_and_the_connection_continues() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -108,28 +110,28 @@ async fn bad_frames_are_answered_and_the_connection_lives() {
         (send("conversation_id", json!("g0123456789abcdefghjkmnpq")), "conversation_not_found", ""),
     ];
     for (frame, code, says) in cases {
-        device.say_raw(frame.clone()).await;
-        let error = device.hear_error(code).await;
+        device.send_raw(frame.clone()).await;
+        let error = device.receive_error(code).await;
         assert!(error["message"].as_str().unwrap().contains(says), "{frame:?} gave: {error}");
     }
     device.send(&chat, "m1", "still here").await;
-    assert_eq!(device.hear_type("ack").await["seq"], 1);
+    assert_eq!(device.receive_type("ack").await["seq"], 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ping_is_answered_with_a_pong_in_both_languages() {
+async fn json_ping_and_websocket_ping_get_a_pong() {
     let world = World::new().await;
     let mut device = world.person("alice").connect().await;
-    device.hears_nothing().await;
-    device.say_raw(Message::Ping("are you there".into())).await;
-    match device.hear_raw().await {
+    device.receives_nothing().await;
+    device.send_raw(Message::Ping("are you there".into())).await;
+    match device.receive_raw().await {
         Some(Ok(Message::Pong(answer))) => assert_eq!(&answer[..], b"are you there"),
         other => panic!("a pong was expected, not {other:?}"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quiet_connections_are_pinged_and_those_that_answer_stay() {
+async fn idle_connection_is_pinged_and_closed_without_a_pong() {
     let world = Setup::limits(|limits| {
         limits.ping_seconds = 1;
         limits.idle_seconds = 3;
@@ -139,16 +141,16 @@ async fn quiet_connections_are_pinged_and_those_that_answer_stay() {
     let alice = world.person("alice");
     let mut lively = alice.connect().await;
     let mut silent = alice.connect().await;
-    // The client library answers pings; reading past it answers none.
+    // The client library answers pings. Reading the raw stream answers none.
     let silence = tokio::spawn(async move {
         let mut bytes = Vec::new();
         let heard = silent.socket.get_mut().read_to_end(&mut bytes);
-        tokio::time::timeout(PATIENCE, heard).await.expect("it is closed").unwrap();
+        tokio::time::timeout(TIMEOUT, heard).await.expect("it is closed").unwrap();
         bytes
     });
     let mut pings = 0;
     while pings < 4 {
-        match lively.hear_raw().await {
+        match lively.receive_raw().await {
             Some(Ok(Message::Ping(_))) => pings += 1,
             other => panic!("a ping was expected, not {other:?}"),
         }
@@ -156,20 +158,20 @@ async fn quiet_connections_are_pinged_and_those_that_answer_stay() {
     let bytes = silence.await.unwrap();
     let close_frame = [&[0x88, 14][..], &4410u16.to_be_bytes(), b"idle_timeout"].concat();
     assert!(bytes.ends_with(&close_frame), "{bytes:?}");
-    lively.hears_nothing().await;
+    lively.receives_nothing().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_says_goodbye_is_answered() {
+async fn client_close_frame_is_answered() {
     let world = World::new().await;
     let mut device = world.person("alice").connect().await;
     device.socket.close(None).await.unwrap();
-    let end = device.hear_raw().await;
+    let end = device.receive_raw().await;
     assert!(matches!(end, Some(Ok(Message::Close(_))) | None), "a close frame was expected, not {end:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_of_another_origin_cannot_open_a_socket_unless_allowed() {
+async fn page_of_another_origin_opens_a_socket_only_if_allowed() {
     let mut setup = Setup::default();
     setup.settings.allowed_origins = vec!["https://app.example".into()];
     let world = setup.start().await;
@@ -182,9 +184,9 @@ async fn pages_of_another_origin_cannot_open_a_socket_unless_allowed() {
     }
 }
 
-/// Whatever is wrong with a send, its sender learns which one it was.
+/// The error of an invalid send names its message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_send_names_its_message_whenever_that_can_be_read() {
+async fn refused_send_names_its_message_if_readable() {
     let world = World::new().await;
     let alice = world.person("alice");
     let chat = alice.direct("bob").await;
@@ -199,40 +201,40 @@ async fn a_refused_send_names_its_message_whenever_that_can_be_read() {
     ] {
         let mut frame = send_frame(&chat, "m1", "hi");
         frame[field] = value;
-        phone.say(frame).await;
-        let error = phone.hear_error("invalid_frame").await;
+        phone.send_json(frame).await;
+        let error = phone.receive_error("invalid_frame").await;
         assert_eq!(error["message_id"], "m1", "{error}");
         assert!(error["message"].as_str().unwrap().starts_with(field), "{error}");
     }
-    phone.say(json!({"type": "send", "message_id": 7})).await;
-    assert_eq!(phone.hear_error("invalid_frame").await.get("message_id"), None);
-    phone.say(json!(["send", chat, "m1", "hi"])).await;
-    assert_eq!(phone.hear_error("invalid_frame").await["message"], "expected an object");
+    phone.send_json(json!({"type": "send", "message_id": 7})).await;
+    assert_eq!(phone.receive_error("invalid_frame").await.get("message_id"), None);
+    phone.send_json(json!(["send", chat, "m1", "hi"])).await;
+    assert_eq!(phone.receive_error("invalid_frame").await["message"], "expected an object");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hello_with_a_wrong_field_is_told_which_before_it_is_closed() {
+async fn hello_with_an_invalid_field_gets_an_error_before_the_close() {
     let world = World::new().await;
     let mut device = Device::open(world.addr).await;
     let token = world.person("alice").token;
-    device.say(json!({"type": "hello", "token": token, "device_id": 7})).await;
-    assert_eq!(device.hear_error("invalid_frame").await["message"], "device_id: expected a string");
+    device.send_json(json!({"type": "hello", "token": token, "device_id": 7})).await;
+    assert_eq!(device.receive_error("invalid_frame").await["message"], "device_id: expected a string");
     assert_eq!(device.closed_with().await, (4400, "hello_expected".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn text_that_is_not_utf8_closes_with_the_code_for_that() {
+async fn invalid_utf8_text_closes_with_not_utf8() {
     use tokio_tungstenite::tungstenite::protocol::frame::Frame;
     use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
     let world = World::new().await;
     let mut device = world.person("alice").connect().await;
     let frame = Frame::message(vec![0xff, 0xfe], OpCode::Data(Data::Text), true);
-    device.say_raw(Message::Frame(frame)).await;
+    device.send_raw(Message::Frame(frame)).await;
     assert_eq!(device.closed_with().await, (1007, "not_utf8".into()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_an_upgrade_is_told_to_which() {
+async fn websocket_path_without_upgrade_returns_426() {
     let world = World::new().await;
     let refused = world.get("/v1/ws").await;
     refused.refused(426, "upgrade_required");

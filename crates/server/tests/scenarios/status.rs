@@ -1,9 +1,9 @@
-//! Ticks over HTTP: marks, how far everybody has come, and who has one message.
+//! Receipts over HTTP: read states, and receipt counts per message.
 
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, Person, Reply, World};
-use crate::rigged_store::RiggedStore;
+use crate::faulty_store::FaultyStore;
+use crate::harness::{Person, Reply, TIMEOUT, World};
 
 async fn mark(person: &Person, chat: &str, kind: &str, seq: u64) -> Reply {
     person.post(&format!("/v1/conversations/{chat}/{kind}"), json!({"seq": seq})).await
@@ -13,7 +13,7 @@ async fn status(person: &Person, chat: &str) -> Value {
     person.get(&format!("/v1/conversations/{chat}/status")).await.json()
 }
 
-/// `(last_delivered_seq, last_read_seq)` of somebody, as `person` is told.
+/// Returns `(last_delivered_seq, last_read_seq)` of a member, as `person` sees it.
 async fn read_state(person: &Person, chat: &str, of: &str) -> (u64, u64) {
     let status = status(person, chat).await;
     let members = status["members"].as_array().unwrap();
@@ -25,7 +25,7 @@ async fn receipts(person: &Person, chat: &str, seq: u64) -> Reply {
     person.get(&format!("/v1/conversations/{chat}/status?seq={seq}")).await
 }
 
-/// `(delivered, read, of)`.
+/// Returns `(delivered, read, recipients)`.
 async fn counts(person: &Person, chat: &str, seq: u64) -> (u64, u64, u64) {
     let counted = receipts(person, chat, seq).await.json();
     let [delivered, read, recipients] =
@@ -42,7 +42,7 @@ async fn send_some(person: &Person, chat: &str, count: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_tick_then_two_then_blue() {
+async fn delivered_and_read_receipts_move_the_read_state() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -65,7 +65,7 @@ async fn one_tick_then_two_then_blue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_repeated_and_overtaken_marks_are_answered_with_where_one_stands_and_move_nothing_back() {
+async fn late_receipts_return_the_current_read_state_and_move_nothing_back() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -89,7 +89,7 @@ async fn late_repeated_and_overtaken_marks_are_answered_with_where_one_stands_an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mark_beyond_the_newest_message_counts_as_that_one_and_not_for_those_to_come() {
+async fn receipt_above_the_head_counts_as_the_head() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -103,7 +103,7 @@ async fn a_mark_beyond_the_newest_message_counts_as_that_one_and_not_for_those_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_marks_for_somebody_else() {
+async fn receipt_applies_to_the_caller_only() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -115,7 +115,7 @@ async fn nobody_marks_for_somebody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_says_that_what_came_before_was_read() {
+async fn reply_moves_the_read_state_of_its_sender() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -125,7 +125,7 @@ async fn a_reply_says_that_what_came_before_was_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_bad_mark_says_which_field_is_bad_and_moves_nothing() {
+async fn invalid_receipt_names_the_field_and_moves_nothing() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -149,9 +149,9 @@ async fn a_bad_mark_says_which_field_is_bad_and_moves_nothing() {
     assert_eq!(read_state(&alice, &chat, "bob").await, (0, 0));
 }
 
-/// Every call on a conversation that this server knows besides messages and members.
+/// Every call on a conversation except those on messages and members.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stranger_marks_and_sees_nothing_and_cannot_tell_what_exists() {
+async fn non_member_receipts_and_status_calls_get_conversation_not_found() {
     let world = World::new().await;
     let [alice, mallory] = world.people(["alice", "mallory"]);
     let chat = alice.direct("bob").await;
@@ -180,7 +180,7 @@ async fn a_stranger_marks_and_sees_nothing_and_cannot_tell_what_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_removed_member_marks_nothing_and_is_counted_no_more() {
+async fn removed_member_cannot_send_receipts_and_is_not_counted() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let group = alice.group(&["bob", "carol"]).await;
@@ -193,7 +193,7 @@ async fn a_removed_member_marks_nothing_and_is_counted_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_counts_who_has_a_message_without_its_sender_and_those_who_came_later() {
+async fn receipt_counts_exclude_the_sender_and_later_members() {
     let world = World::new().await;
     let [alice, bob, carol, dave] = world.people(["alice", "bob", "carol", "dave"]);
     let group = alice.group(&["bob", "carol"]).await;
@@ -213,7 +213,7 @@ async fn a_group_counts_who_has_a_message_without_its_sender_and_those_who_came_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_is_not_there_or_not_visible_has_no_receipts() {
+async fn unknown_or_invisible_message_has_no_receipts() {
     let world = World::new().await;
     let [alice, dave] = world.people(["alice", "dave"]);
     let group = alice.group(&["bob"]).await;
@@ -231,7 +231,7 @@ async fn a_message_that_is_not_there_or_not_visible_has_no_receipts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_read_with_receipts_off_is_told_to_nobody_else() {
+async fn reads_with_receipts_off_stay_hidden_from_others() {
     let world = World::new().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -251,10 +251,10 @@ async fn what_is_read_with_receipts_off_is_told_to_nobody_else() {
     assert_eq!(read_state(&alice, &chat, "bob").await, (4, 4));
 }
 
-/// A send waits in the store, so the drain waits for it and the server still answers.
+/// A send waits in the store, so the drain waits and the server still answers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_draining_server_refuses_marks_and_settings_and_still_answers_reads() {
-    let store = RiggedStore::default();
+async fn draining_server_refuses_writes_and_answers_reads() {
+    let store = FaultyStore::default();
     let mut world = store.setup().start().await;
     let [alice, bob] = world.people(["alice", "bob"]);
     let chat = alice.direct("bob").await;
@@ -262,9 +262,9 @@ async fn a_draining_server_refuses_marks_and_settings_and_still_answers_reads() 
     let mut phone = alice.connect().await;
     store.hold_appends(true);
     phone.send(&chat, "waiting", "hi").await;
-    phone.hears_nothing().await;
+    phone.receives_nothing().await;
     let drained = tokio::spawn(world.take_server().drain());
-    // Readiness goes first, and the refusals follow.
+    // Readiness changes before the server refuses work.
     while world.get("/readyz").await.status == 200 {}
     let settings = format!("/v1/conversations/{chat}/settings");
     while bob.call("PATCH", &settings, Some(json!({"muted": false}))).await.status != 503 {}
@@ -277,12 +277,12 @@ async fn a_draining_server_refuses_marks_and_settings_and_still_answers_reads() 
     assert_eq!(bob.get("/v1/conversations").await.json()["conversations"][0]["muted"], false);
 
     store.hold_appends(false);
-    assert_eq!(phone.hear_type("ack").await["message_id"], "waiting");
-    tokio::time::timeout(PATIENCE, drained).await.unwrap().unwrap();
+    assert_eq!(phone.receive_type("ack").await["message_id"], "waiting");
+    tokio::time::timeout(TIMEOUT, drained).await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_group_of_two_thousand_tells_how_far_each_has_come_and_counts() {
+async fn status_of_a_group_of_2000_lists_and_counts_all_members() {
     let world = World::new().await;
     let alice = world.person("alice");
     let names: Vec<String> = (1..2_000).map(|number| format!("member{number}")).collect();

@@ -192,7 +192,7 @@ impl Membership {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::town::person;
+    use crate::cluster::person;
 
     fn notice(event: &str, user: &UserId) -> Seen {
         Seen {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_after_somebody_was_taken_out_is_shown_to_it_by_mistake_only() {
+    fn message_after_a_removal_shown_to_the_removed_member_is_a_violation() {
         for (seq, is_wrong) in [(1, true), (2, false), (4, false), (5, true)] {
             let (mut auditor, id, guest) = visited();
             let seen = auditor.known(id).cells[&seq].clone();
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_back_has_to_read_everything_from_then_on() {
+    fn returning_member_must_read_everything_since_the_return() {
         let (mut auditor, id, guest) = visited();
         assert_eq!(auditor.joined(id, &guest), None);
         let back = notice("member_added", &guest);
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_out_for_sure_while_an_invitation_may_still_be_carried_out() {
+    fn membership_is_uncertain_while_an_invitation_is_pending() {
         let (mut auditor, id, guest) = visited();
         let begun = auditor.removes(id, &guest);
         auditor.removed(id, &guest, begun);

@@ -3,7 +3,7 @@
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
 
-use super::{Auditor, Guarantee, Known, Moment};
+use super::{Auditor, Guarantee, Moment, ObservedConversation};
 
 /// A message as a client received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl Seen {
     }
 }
 
-impl Known {
+impl ObservedConversation {
     /// Finds a tick that was published before `before` and was above the head at that time.
     /// Requires that all seqs are known. A message counts as stored at that time if its first
     /// attempt was earlier or is unknown. Seqs below it may be filled later.

@@ -17,7 +17,7 @@ use members::Membership;
 pub use members::Notice;
 pub use messages::Seen;
 use ticks::Ticks;
-pub use ticks::{ReadState, Standings};
+pub use ticks::{ReadState, ReadStates};
 
 /// The guarantees, by their number in the design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
@@ -63,7 +63,7 @@ pub struct Finding {
 #[derive(Default)]
 pub struct Auditor {
     finding: Option<Finding>,
-    conversations: BTreeMap<ConversationId, Known>,
+    conversations: BTreeMap<ConversationId, ObservedConversation>,
     members: BTreeMap<(ConversationId, UserId), Membership>,
     ticks: Ticks,
     now: Moment,
@@ -71,7 +71,7 @@ pub struct Auditor {
 
 /// State of a conversation as clients observed it.
 #[derive(Default)]
-struct Known {
+struct ObservedConversation {
     /// The message at each seq, as first seen.
     cells: BTreeMap<u64, Seen>,
     /// The seq of each message by sender and message id, as seen in an ack, a push or a page.
@@ -108,7 +108,7 @@ impl Auditor {
         self.now
     }
 
-    fn known(&mut self, id: ConversationId) -> &mut Known {
+    fn known(&mut self, id: ConversationId) -> &mut ObservedConversation {
         self.conversations.entry(id).or_default()
     }
 

@@ -24,7 +24,7 @@ impl ReadState {
 }
 
 /// The read states of the members of a conversation.
-pub type Standings = BTreeMap<UserId, ReadState>;
+pub type ReadStates = BTreeMap<UserId, ReadState>;
 
 #[derive(Default)]
 pub struct Ticks {
@@ -33,7 +33,7 @@ pub struct Ticks {
     /// The last read state that each observer received of a user.
     told: BTreeMap<(String, ConversationId, UserId), ReadState>,
     /// The maximum that any observer received.
-    furthest: BTreeMap<ConversationId, Standings>,
+    furthest: BTreeMap<ConversationId, ReadStates>,
     /// Users who were removed at least once. Their read state restarts when they are added again.
     start_again: BTreeSet<(ConversationId, UserId)>,
 }
@@ -56,7 +56,7 @@ impl Auditor {
 
     /// Returns the read states that a request sent from now on must reach: a published read state
     /// is durable.
-    pub fn told_so_far(&self, id: ConversationId) -> Standings {
+    pub fn told_so_far(&self, id: ConversationId) -> ReadStates {
         self.ticks.furthest.get(&id).cloned().unwrap_or_default()
     }
 
@@ -67,7 +67,7 @@ impl Auditor {
         observer: &str,
         id: ConversationId,
         user: &UserId,
-        before: &Standings,
+        before: &ReadStates,
         now: ReadState,
     ) {
         let before = before.get(user).copied().unwrap_or_default();
@@ -168,7 +168,7 @@ impl Auditor {
 mod tests {
     use super::*;
     use crate::audit::Seen;
-    use crate::town::person;
+    use crate::cluster::person;
 
     fn group() -> (Auditor, ConversationId) {
         let id = ConversationId::group([7; 15]);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_above_all_there_was_is_found_though_a_device_said_so() {
+    fn tick_above_every_message_is_found_even_if_a_device_claimed_it() {
         let (mut auditor, id) = group();
         stores(&mut auditor, id, 0, 1);
         auditor.says(id, &person(1), to(5, 5));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_above_the_last_message_is_found_in_the_end() {
+    fn tick_above_the_last_message_is_found_at_the_end() {
         let (mut auditor, id) = group();
         stores(&mut auditor, id, 0, 1);
         auditor.says(id, &person(1), to(5, 5));
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_below_what_was_on_its_way_is_none_above_all_there_was() {
+    fn tick_below_messages_in_flight_is_accepted() {
         let (mut auditor, id) = group();
         auditor.attempted(id, &person(0), "m2", "text");
         auditor.says(id, &person(1), to(5, 5));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_without_a_place_accounts_for_the_tick_just_below_it_and_for_no_other() {
+    fn message_without_seq_explains_only_the_tick_just_below_it() {
         let (mut auditor, id) = group();
         (1..=3).for_each(|seq| stores(&mut auditor, id, 0, seq));
         auditor.attempted(id, &person(1), "on its way", "text");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_that_a_message_was_to_account_for_is_found_when_another_one_has_its_place() {
+    fn tick_is_found_when_another_message_has_the_expected_seq() {
         let (mut auditor, id) = group();
         stores(&mut auditor, id, 0, 1);
         auditor.attempted(id, &person(1), "on its way", "text");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_behind_what_somebody_else_was_told_before_is_found() {
+    fn stale_status_answer_is_found() {
         let (mut auditor, id) = group();
         (1..=3).for_each(|seq| stores(&mut auditor, id, 0, seq));
         auditor.says(id, &person(1), to(3, 0));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn boundaries_are_alike_where_only_messages_of_its_own_lie_between() {
+    fn read_states_are_equal_when_only_own_messages_lie_between() {
         let (mut auditor, id) = group();
         [0, 1, 1, 0].into_iter().zip(1..).for_each(|(sender, seq)| stores(&mut auditor, id, sender, seq));
         assert!(auditor.are_alike(id, &person(1), to(1, 1), to(3, 3)));

@@ -4,15 +4,19 @@ use bluetick_core::ConversationId;
 use serde_json::Value;
 
 use super::view::View;
-use super::{Connection, Device, Over};
+use super::{Connection, ConnectionEnded, Device};
 use crate::audit::{Guarantee, Notice, ReadState, Seen};
-use crate::town::short;
+use crate::cluster::short;
 
 impl Device {
-    pub(super) async fn heard(&mut self, connection: &mut Connection, text: &str) -> Result<(), Over> {
+    pub(super) async fn heard(
+        &mut self,
+        connection: &mut Connection,
+        text: &str,
+    ) -> Result<(), ConnectionEnded> {
         let Ok(frame) = serde_json::from_str::<Value>(text) else {
             self.town.auditor().find(Guarantee::Order, None, format!("{} heard no JSON: {text}", self.name));
-            return Err(Over);
+            return Err(ConnectionEnded);
         };
         let id = frame["conversation_id"].as_str().and_then(|id| id.parse::<ConversationId>().ok());
         match (frame["type"].as_str().unwrap_or_default(), id) {

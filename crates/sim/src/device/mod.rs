@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bluetick_core::{ConversationId, UserId};
 use serde_json::{Value, json};
-use ticks::Questions;
+use ticks::OpenRequests;
 pub use ticks::member_state;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -20,12 +20,12 @@ use view::View;
 pub use view::{Has, Report};
 
 use crate::audit::ReadState;
+use crate::cluster::{Cluster, short};
 use crate::dice::Dice;
-use crate::town::{Town, short};
 use crate::websocket::WebSocket;
 
 pub struct Device {
-    town: Arc<Town>,
+    town: Arc<Cluster>,
     pub user: UserId,
     name: String,
     dice: Dice,
@@ -63,17 +63,17 @@ struct Connection {
     shown: BTreeMap<ConversationId, u64>,
     caught_up: bool,
     /// Requests for the read states of the members.
-    questions: Questions,
+    questions: OpenRequests,
     /// No receipt of this connection was refused.
     was_heard: bool,
 }
 
 /// The connection has ended.
-struct Over;
+struct ConnectionEnded;
 
 impl Device {
     pub fn new(
-        town: &Arc<Town>,
+        town: &Arc<Cluster>,
         user: UserId,
         number: usize,
         conversations: Vec<ConversationId>,
@@ -105,7 +105,7 @@ impl Device {
     pub async fn live(mut self, done: watch::Sender<Report>) {
         while !self.town.is_over() && !self.town.is_broken() {
             if let Some(connection) = self.connect().await {
-                let Over = self.converse(connection, &done).await;
+                let ConnectionEnded = self.converse(connection, &done).await;
                 done.send_replace(Report::default());
                 self.note("is disconnected");
             }
@@ -148,7 +148,7 @@ impl Device {
             return None;
         }
         let name = format!("{} on connection {}", self.name, self.connections);
-        let questions = Questions::none();
+        let questions = OpenRequests::none();
         Some(Connection { socket, name, shown, caught_up: false, questions, was_heard: true })
     }
 
@@ -160,29 +160,33 @@ impl Device {
         views.collect::<Vec<_>>().join(" ")
     }
 
-    async fn converse(&mut self, mut connection: Connection, done: &watch::Sender<Report>) -> Over {
+    async fn converse(
+        &mut self,
+        mut connection: Connection,
+        done: &watch::Sender<Report>,
+    ) -> ConnectionEnded {
         for index in 0..self.outbox.len() {
             let unsent = self.outbox[index].clone();
             if self.send(&mut connection, &unsent).await.is_err() {
-                return Over;
+                return ConnectionEnded;
             }
             self.outbox[index].attempts += 1;
         }
         loop {
             if self.town.is_over() || self.town.is_broken() {
-                return Over;
+                return ConnectionEnded;
             }
             let pause = self.dice.millis(20, 600);
             let heard = timeout(pause, connection.socket.hear()).await;
             let went_on = match heard {
                 Ok(Some(text)) => self.heard(&mut connection, &text).await,
-                Ok(None) => Err(Over),
+                Ok(None) => Err(ConnectionEnded),
                 Err(_) => self.act(&mut connection).await,
             };
             self.hear_answers(&mut connection);
             self.show(&connection, done);
             if went_on.is_err() {
-                return Over;
+                return ConnectionEnded;
             }
         }
     }
@@ -207,7 +211,7 @@ impl Device {
         });
     }
 
-    async fn send(&self, connection: &mut Connection, unsent: &Unsent) -> Result<(), Over> {
+    async fn send(&self, connection: &mut Connection, unsent: &Unsent) -> Result<(), ConnectionEnded> {
         let Unsent { conversation, message_id, content, after_seq, attempts } = unsent;
         self.town.auditor().attempted(*conversation, &self.user, message_id, content);
         self.note(format_args!(
@@ -225,14 +229,14 @@ impl Device {
         self.say(connection, &frame).await
     }
 
-    async fn say(&self, connection: &mut Connection, frame: &Value) -> Result<(), Over> {
+    async fn say(&self, connection: &mut Connection, frame: &Value) -> Result<(), ConnectionEnded> {
         match connection.socket.say(&frame.to_string()).await {
             true => Ok(()),
-            false => Err(Over),
+            false => Err(ConnectionEnded),
         }
     }
 
-    async fn act(&mut self, connection: &mut Connection) -> Result<(), Over> {
+    async fn act(&mut self, connection: &mut Connection) -> Result<(), ConnectionEnded> {
         if self.town.is_calm() {
             return self.act_calmly(connection).await;
         }
@@ -265,13 +269,13 @@ impl Device {
             }
             17 if self.dice.one_in(3) => {
                 self.note("hangs up");
-                Err(Over)
+                Err(ConnectionEnded)
             }
             _ => Ok(()),
         }
     }
 
-    async fn act_calmly(&mut self, connection: &mut Connection) -> Result<(), Over> {
+    async fn act_calmly(&mut self, connection: &mut Connection) -> Result<(), ConnectionEnded> {
         if !connection.caught_up {
             return Ok(());
         }
@@ -292,7 +296,7 @@ impl Device {
     }
 
     /// Sends a receipt for each conversation in which the device has advanced.
-    async fn mark(&mut self, connection: &mut Connection, read: bool) -> Result<(), Over> {
+    async fn mark(&mut self, connection: &mut Connection, read: bool) -> Result<(), ConnectionEnded> {
         let ids: Vec<_> = self.views.keys().copied().collect();
         for id in ids {
             let view = &self.views[&id];
@@ -314,7 +318,7 @@ impl Device {
         connection: &mut Connection,
         id: ConversationId,
         said: ReadState,
-    ) -> Result<(), Over> {
+    ) -> Result<(), ConnectionEnded> {
         let (kind, seq) = if said.read > 0 { ("read", said.read) } else { ("delivered", said.delivered) };
         self.town.auditor().says(id, &self.user, said);
         self.note(format_args!("says {kind} {}:{seq}", short(id)));

@@ -10,17 +10,17 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::{Connection, Device};
-use crate::audit::{ReadState, Standings};
+use crate::audit::{ReadState, ReadStates};
+use crate::cluster::short;
 use crate::http;
-use crate::town::short;
 
 /// The answer to a request for the read states of a conversation, and the read states published
 /// before the request.
-pub struct Asked {
+pub struct StatusRequest {
     /// Identifies the request: answers arrive in any order.
     question: u64,
     id: ConversationId,
-    before: Standings,
+    before: ReadStates,
     /// `None`: the user is not a member (404).
     members: Option<Value>,
 }
@@ -36,16 +36,16 @@ pub fn member_state(said: &Value) -> Option<(UserId, ReadState)> {
 }
 
 /// The open requests of a connection.
-pub struct Questions {
-    answers: mpsc::UnboundedReceiver<Asked>,
-    asking: mpsc::UnboundedSender<Asked>,
+pub struct OpenRequests {
+    answers: mpsc::UnboundedReceiver<StatusRequest>,
+    asking: mpsc::UnboundedSender<StatusRequest>,
     open: usize,
 }
 
-impl Questions {
-    pub fn none() -> Questions {
+impl OpenRequests {
+    pub fn none() -> OpenRequests {
         let (asking, answers) = mpsc::unbounded_channel();
-        Questions { answers, asking, open: 0 }
+        OpenRequests { answers, asking, open: 0 }
     }
 
     pub fn are_answered(&self) -> bool {
@@ -78,14 +78,16 @@ impl Device {
                     }
                 };
                 // Sending fails if the connection has ended; the answer is not needed then.
-                let _ = asking.send(Asked { question, id, before, members });
+                let _ = asking.send(StatusRequest { question, id, before, members });
                 return;
             }
         });
     }
 
     pub(super) fn hear_answers(&mut self, connection: &mut Connection) {
-        while let Ok(Asked { question, id, before, members }) = connection.questions.answers.try_recv() {
+        while let Ok(StatusRequest { question, id, before, members }) =
+            connection.questions.answers.try_recv()
+        {
             connection.questions.open -= 1;
             let members = members.as_ref().and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
             for (user, now) in members.iter().filter_map(member_state) {

@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, ReadStateMoved};
 use bluetick_core::{ConversationId, Members, ReadState, UserId};
 
-use super::Plant;
+use super::PlantedBug;
 
 pub struct Rigged {
-    plant: Plant,
+    plant: PlantedBug,
     listener: Arc<dyn CommitListener>,
     told: AtomicU64,
     held: Mutex<Option<Committed>>,
@@ -24,7 +24,7 @@ pub struct Rigged {
 const SELDOM: u64 = 25;
 
 impl Rigged {
-    pub fn new(plant: Plant, listener: Arc<dyn CommitListener>) -> Rigged {
+    pub fn new(plant: PlantedBug, listener: Arc<dyn CommitListener>) -> Rigged {
         Rigged {
             plant,
             listener,
@@ -83,15 +83,15 @@ impl Rigged {
 impl CommitListener for Rigged {
     fn committed(&self, mut batch: Vec<Committed>) {
         match self.plant {
-            Plant::PushOutOfOrder => batch = self.swap(batch),
-            Plant::PushLost => batch.retain(|_| !self.goes_wrong()),
-            Plant::HeardOutside => {
+            PlantedBug::PushOutOfOrder => batch = self.swap(batch),
+            PlantedBug::PushLost => batch.retain(|_| !self.goes_wrong()),
+            PlantedBug::HeardOutside => {
                 batch.iter_mut().for_each(|committed| committed.members = self.crowd(committed));
             }
             _ => {}
         }
         let mut delivered = Vec::new();
-        if self.plant == Plant::DeliveredWithoutDevice {
+        if self.plant == PlantedBug::DeliveredWithoutDevice {
             for committed in batch.iter().filter(|_| self.goes_wrong()) {
                 let (conversation, seq) = (committed.message.conversation, committed.message.seq);
                 for member in
@@ -116,7 +116,7 @@ impl CommitListener for Rigged {
     }
 
     fn changed(&self, mut batch: Vec<Change>) {
-        if self.plant == Plant::TicksBehindAtRestart {
+        if self.plant == PlantedBug::TicksBehindAtRestart {
             for change in &mut batch {
                 if let Change::ReadState(moved) = change
                     && self.is_first(moved)
@@ -131,13 +131,13 @@ impl CommitListener for Rigged {
                 self.last().insert((*conversation, user.clone()), *shown);
             }
         }
-        if self.plant == Plant::SessionStaysOpen {
+        if self.plant == PlantedBug::SessionStaysOpen {
             batch.retain(|change| !matches!(change, Change::Revoked { .. }));
         }
-        if self.plant == Plant::TickLost {
+        if self.plant == PlantedBug::TickLost {
             batch.retain(|change| !matches!(change, Change::ReadState(_)) || !self.goes_wrong());
         }
-        if self.plant == Plant::TicksGoBack {
+        if self.plant == PlantedBug::TicksGoBack {
             for change in &mut batch {
                 if let Change::ReadState(moved) = change
                     && self.goes_wrong()

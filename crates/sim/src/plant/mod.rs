@@ -11,7 +11,7 @@ use crate::audit::Guarantee;
 use crate::world::WorldKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Plant {
+pub enum PlantedBug {
     /// The disk confirms a sync that did not happen.
     AckBeforeSync,
     /// Two senders receive the same seq in their acks.
@@ -56,35 +56,35 @@ pub enum Plant {
     SessionStaysOpen,
 }
 
-impl Plant {
-    pub const ALL: [Plant; 21] = [
-        Plant::AckBeforeSync,
-        Plant::SeqReused,
-        Plant::Overwrite,
-        Plant::TicksGoBack,
-        Plant::PushOutOfOrder,
-        Plant::PushLost,
-        Plant::MissedPending,
-        Plant::LostVoid,
-        Plant::DedupeForgottenAtRestart,
-        Plant::UnreadOffByOne,
-        Plant::DeliveredWithoutDevice,
-        Plant::PageForAnybody,
-        Plant::TickPastHead,
-        Plant::TicksBehindAtRestart,
-        Plant::TickLost,
-        Plant::MarkLost,
-        Plant::BeginningLost,
-        Plant::HeardOutside,
-        Plant::ConflictTaken,
-        Plant::TokenStaysGood,
-        Plant::SessionStaysOpen,
+impl PlantedBug {
+    pub const ALL: [PlantedBug; 21] = [
+        PlantedBug::AckBeforeSync,
+        PlantedBug::SeqReused,
+        PlantedBug::Overwrite,
+        PlantedBug::TicksGoBack,
+        PlantedBug::PushOutOfOrder,
+        PlantedBug::PushLost,
+        PlantedBug::MissedPending,
+        PlantedBug::LostVoid,
+        PlantedBug::DedupeForgottenAtRestart,
+        PlantedBug::UnreadOffByOne,
+        PlantedBug::DeliveredWithoutDevice,
+        PlantedBug::PageForAnybody,
+        PlantedBug::TickPastHead,
+        PlantedBug::TicksBehindAtRestart,
+        PlantedBug::TickLost,
+        PlantedBug::MarkLost,
+        PlantedBug::BeginningLost,
+        PlantedBug::HeardOutside,
+        PlantedBug::ConflictTaken,
+        PlantedBug::TokenStaysGood,
+        PlantedBug::SessionStaysOpen,
     ];
 
     /// The world in which the bug can occur.
     pub fn world(self) -> WorldKind {
         match self {
-            Plant::Overwrite | Plant::LostVoid => WorldKind::Fleet,
+            PlantedBug::Overwrite | PlantedBug::LostVoid => WorldKind::Fleet,
             _ => WorldKind::Embedded,
         }
     }
@@ -92,75 +92,78 @@ impl Plant {
     /// The guarantees as whose violation the bug may be reported.
     pub fn breaks(self) -> &'static [Guarantee] {
         match self {
-            Plant::AckBeforeSync => {
+            PlantedBug::AckBeforeSync => {
                 &[Guarantee::NoLoss, Guarantee::NoOverwrite, Guarantee::Order, Guarantee::OnceInTheView]
             }
-            Plant::SeqReused => {
+            PlantedBug::SeqReused => {
                 &[Guarantee::NoOverwrite, Guarantee::NoDuplicate, Guarantee::Order, Guarantee::Dense]
             }
             // The sender's read state advances by its reply, although the reply's seq shows another
             // message or a void.
-            Plant::Overwrite => &[
+            PlantedBug::Overwrite => &[
                 Guarantee::NoOverwrite,
                 Guarantee::NoDuplicate,
                 Guarantee::NoLoss,
                 Guarantee::Dense,
                 Guarantee::DeliveredByDevice,
             ],
-            Plant::TicksGoBack
-            | Plant::TickPastHead
-            | Plant::TicksBehindAtRestart
-            | Plant::TickLost
-            | Plant::MarkLost => &[Guarantee::TicksForward],
-            Plant::PushOutOfOrder => &[Guarantee::Order, Guarantee::OnceInTheView],
-            Plant::PushLost | Plant::MissedPending | Plant::BeginningLost => &[Guarantee::OnceInTheView],
-            Plant::LostVoid => &[
+            PlantedBug::TicksGoBack
+            | PlantedBug::TickPastHead
+            | PlantedBug::TicksBehindAtRestart
+            | PlantedBug::TickLost
+            | PlantedBug::MarkLost => &[Guarantee::TicksForward],
+            PlantedBug::PushOutOfOrder => &[Guarantee::Order, Guarantee::OnceInTheView],
+            PlantedBug::PushLost | PlantedBug::MissedPending | PlantedBug::BeginningLost => {
+                &[Guarantee::OnceInTheView]
+            }
+            PlantedBug::LostVoid => &[
                 Guarantee::Dense,
                 Guarantee::NoDuplicate,
                 Guarantee::OnceInTheView,
                 Guarantee::NoOverwrite,
                 Guarantee::DeliveredByDevice,
             ],
-            Plant::DedupeForgottenAtRestart | Plant::ConflictTaken => &[Guarantee::NoDuplicate],
-            Plant::UnreadOffByOne => &[Guarantee::UnreadExact],
-            Plant::DeliveredWithoutDevice => &[Guarantee::DeliveredByDevice],
-            Plant::PageForAnybody | Plant::HeardOutside | Plant::TokenStaysGood | Plant::SessionStaysOpen => {
-                &[Guarantee::Private]
-            }
+            PlantedBug::DedupeForgottenAtRestart | PlantedBug::ConflictTaken => &[Guarantee::NoDuplicate],
+            PlantedBug::UnreadOffByOne => &[Guarantee::UnreadExact],
+            PlantedBug::DeliveredWithoutDevice => &[Guarantee::DeliveredByDevice],
+            PlantedBug::PageForAnybody
+            | PlantedBug::HeardOutside
+            | PlantedBug::TokenStaysGood
+            | PlantedBug::SessionStaysOpen => &[Guarantee::Private],
         }
     }
 }
 
 /// Wraps the commit listener, between the store and the hub, if the bug belongs there.
-pub fn rig_listener(plant: Option<Plant>, listener: Arc<dyn CommitListener>) -> Arc<dyn CommitListener> {
+pub fn rig_listener(plant: Option<PlantedBug>, listener: Arc<dyn CommitListener>) -> Arc<dyn CommitListener> {
     match plant {
         Some(
-            plant @ (Plant::TicksGoBack
-            | Plant::TicksBehindAtRestart
-            | Plant::TickLost
-            | Plant::PushOutOfOrder
-            | Plant::PushLost
-            | Plant::HeardOutside
-            | Plant::SessionStaysOpen
-            | Plant::DeliveredWithoutDevice),
+            plant @ (PlantedBug::TicksGoBack
+            | PlantedBug::TicksBehindAtRestart
+            | PlantedBug::TickLost
+            | PlantedBug::PushOutOfOrder
+            | PlantedBug::PushLost
+            | PlantedBug::HeardOutside
+            | PlantedBug::SessionStaysOpen
+            | PlantedBug::DeliveredWithoutDevice),
         ) => Arc::new(listener::Rigged::new(plant, listener)),
         _ => listener,
     }
 }
 
 /// Wraps the store, as the server sees it, if the bug belongs there.
-pub fn rig_store(plant: Option<Plant>, store: Arc<dyn Store>) -> Arc<dyn Store> {
+pub fn rig_store(plant: Option<PlantedBug>, store: Arc<dyn Store>) -> Arc<dyn Store> {
     match plant {
         Some(
-            plant @ (Plant::SeqReused
-            | Plant::MissedPending
-            | Plant::UnreadOffByOne
-            | Plant::PageForAnybody
-            | Plant::TickPastHead
-            | Plant::MarkLost
-            | Plant::BeginningLost
-            | Plant::ConflictTaken
-            | Plant::TokenStaysGood),
+            plant @ (PlantedBug::SeqReused
+            | PlantedBug::MissedPending
+            | PlantedBug::UnreadOffByOne
+            | PlantedBug::PageForAnybody
+            | PlantedBug::TickPastHead
+            | PlantedBug::MarkLost
+            | PlantedBug::BeginningLost
+            | PlantedBug::ConflictTaken
+            | PlantedBug::TokenStaysGood),
         ) => Arc::new(store::Rigged::new(plant, store)),
         _ => store,
     }

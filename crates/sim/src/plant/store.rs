@@ -15,10 +15,10 @@ use bluetick_core::{
     StoreError, Timestamp, User, UserId,
 };
 
-use super::Plant;
+use super::PlantedBug;
 
 pub struct Rigged {
-    plant: Plant,
+    plant: PlantedBug,
     store: Arc<dyn Store>,
     asked: AtomicU64,
     /// A user who may read the conversation.
@@ -31,12 +31,12 @@ pub struct Rigged {
 const SELDOM: u64 = 12;
 
 impl Rigged {
-    pub fn new(plant: Plant, store: Arc<dyn Store>) -> Rigged {
+    pub fn new(plant: PlantedBug, store: Arc<dyn Store>) -> Rigged {
         let asked = AtomicU64::new(0);
         Rigged { plant, store, asked, readers: Mutex::default(), boasts: Mutex::default() }
     }
 
-    fn goes_wrong(&self, plant: Plant) -> bool {
+    fn goes_wrong(&self, plant: PlantedBug) -> bool {
         self.plant == plant && self.asked.fetch_add(1, Ordering::SeqCst) % SELDOM == SELDOM - 1
     }
 }
@@ -46,8 +46,8 @@ impl Store for Rigged {
     async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
         let received_at = append.received_at;
         let accepted = self.store.append(append).await;
-        let reused = self.goes_wrong(Plant::SeqReused);
-        let is_taken = self.plant == Plant::ConflictTaken;
+        let reused = self.goes_wrong(PlantedBug::SeqReused);
+        let is_taken = self.plant == PlantedBug::ConflictTaken;
         let take = move |refused| match refused {
             StoreError::Refused(Refusal::MessageIdReused { first_seq }) if is_taken => {
                 Ok(Appended { seq: first_seq, received_at, duplicate: true })
@@ -74,7 +74,7 @@ impl Store for Rigged {
         let page = self.store.page(request.clone()).await;
         let mut readers = self.readers.lock().expect("nobody panics while holding it").clone();
         match page {
-            Err(StoreError::Refused(Refusal::NotAMember)) if self.plant == Plant::PageForAnybody => {
+            Err(StoreError::Refused(Refusal::NotAMember)) if self.plant == PlantedBug::PageForAnybody => {
                 let Some(reader) = readers.remove(&id) else { return page };
                 self.store.page(PageRequest { reader, ..request }).await
             }
@@ -90,7 +90,7 @@ impl Store for Rigged {
     async fn inbox(&self, request: InboxRequest) -> Result<InboxPage, StoreError> {
         let mut page = self.store.inbox(request).await?;
         for entry in &mut page.entries {
-            if self.goes_wrong(Plant::UnreadOffByOne) {
+            if self.goes_wrong(PlantedBug::UnreadOffByOne) {
                 entry.unread += 1;
             }
         }
@@ -100,12 +100,12 @@ impl Store for Rigged {
     async fn behind(&self, user: &UserId, positions: Vec<Position>) -> Result<Missed, StoreError> {
         let named: Vec<_> = positions.iter().map(|position| position.conversation).collect();
         let mut missed = self.store.behind(user, positions).await?;
-        if self.plant == Plant::BeginningLost {
+        if self.plant == PlantedBug::BeginningLost {
             let new = missed.behind.iter_mut().filter(|behind| !named.contains(&behind.conversation));
             new.filter(|behind| behind.after == Seq::ZERO).for_each(|behind| behind.after = Seq::FIRST);
             missed.behind.retain(|behind| behind.after < behind.head);
         }
-        if !missed.behind.is_empty() && self.goes_wrong(Plant::MissedPending) {
+        if !missed.behind.is_empty() && self.goes_wrong(PlantedBug::MissedPending) {
             missed.behind.pop();
         }
         Ok(missed)
@@ -156,7 +156,7 @@ impl Store for Rigged {
     }
 
     async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {
-        if receipt.origin.is_some() && self.goes_wrong(Plant::MarkLost) {
+        if receipt.origin.is_some() && self.goes_wrong(PlantedBug::MarkLost) {
             return Ok(ReadState { delivered: receipt.seq, read: receipt.seq });
         }
         let (whose, seq) = ((receipt.conversation, receipt.user.clone()), receipt.seq);
@@ -169,7 +169,7 @@ impl Store for Rigged {
 
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
         let mut statuses = self.store.statuses(id, reader).await?;
-        if self.plant == Plant::TickPastHead {
+        if self.plant == PlantedBug::TickPastHead {
             let boasts = self.boasts.lock().expect("nobody panics while holding it");
             for member in &mut statuses.members {
                 let boast = boasts.get(&(id, member.user.clone())).copied().unwrap_or_default();
@@ -205,7 +205,7 @@ impl Store for Rigged {
     async fn profile(&self, user: &UserId) -> Result<Profile, StoreError> {
         let profile = self.store.profile(user).await?;
         Ok(match self.plant {
-            Plant::TokenStaysGood => Profile { revocations: Revocations::default(), ..profile },
+            PlantedBug::TokenStaysGood => Profile { revocations: Revocations::default(), ..profile },
             _ => profile,
         })
     }

@@ -19,17 +19,17 @@ use tokio::time::{Instant, sleep};
 use super::node::{self, Node};
 use crate::audit::Guarantee;
 use crate::clock::SimClock;
+use crate::cluster::{Cluster, Nodes, SeededRandom};
 use crate::dice::Dice;
 use crate::faults::Fault;
-use crate::plant::{Plant, rig_listener, rig_store};
-use crate::town::{Nodes, SeededRandom, Town};
+use crate::plant::{PlantedBug, rig_listener, rig_store};
 
 pub struct Embedded {
-    town: Arc<Town>,
-    plant: Option<Plant>,
+    town: Arc<Cluster>,
+    plant: Option<PlantedBug>,
     clock: Arc<SimClock>,
     dice: Mutex<Dice>,
-    life: Mutex<Option<Life>>,
+    life: Mutex<Option<RunningServer>>,
     lives: AtomicU64,
     /// Notified when the disk loses power during an operation.
     went_dark: Arc<Notify>,
@@ -37,7 +37,7 @@ pub struct Embedded {
 }
 
 /// The server between two starts.
-struct Life {
+struct RunningServer {
     node: Node,
     directory: Arc<TempDir>,
     faults: Arc<Faults>,
@@ -50,7 +50,7 @@ struct Life {
 }
 
 impl Embedded {
-    pub async fn open(town: &Arc<Town>, plant: Option<Plant>) -> Arc<Embedded> {
+    pub async fn open(town: &Arc<Cluster>, plant: Option<PlantedBug>) -> Arc<Embedded> {
         let embedded = Arc::new(Embedded {
             town: Arc::clone(town),
             plant,
@@ -76,7 +76,7 @@ impl Embedded {
         embedded
     }
 
-    fn life(&self) -> MutexGuard<'_, Option<Life>> {
+    fn life(&self) -> MutexGuard<'_, Option<RunningServer>> {
         self.life.lock().expect("nobody panics while holding the life")
     }
 
@@ -93,7 +93,7 @@ impl Embedded {
         let name = format!("life {life}");
         let faults = Arc::new(Faults::default());
         faults.volatile.store(true, Ordering::SeqCst);
-        if self.plant == Some(Plant::AckBeforeSync) {
+        if self.plant == Some(PlantedBug::AckBeforeSync) {
             faults.lying_sync.store(true, Ordering::SeqCst);
         }
         let metrics = Metrics::new();
@@ -109,7 +109,7 @@ impl Embedded {
             awake_conversations: 2,
             page_cache_bytes: 4 << 10,
             dedupe_window_seconds: match self.plant {
-                Some(Plant::DedupeForgottenAtRestart) if life > 0 => 0,
+                Some(PlantedBug::DedupeForgottenAtRestart) if life > 0 => 0,
                 _ => StoreSettings::default().dedupe_window_seconds,
             },
             ..StoreSettings::default()
@@ -139,7 +139,8 @@ impl Embedded {
         let (town, steps) = (Arc::clone(&self.town), Arc::clone(&store));
         node.steps.spawn(take_steps(town, steps, Arc::clone(&faults), Arc::clone(&is_slow), dark, dice));
         self.note(format_args!("starts its {name}"));
-        *self.life() = Some(Life { node, directory, faults, image, checkpoint_steps, is_slow, store });
+        *self.life() =
+            Some(RunningServer { node, directory, faults, image, checkpoint_steps, is_slow, store });
     }
 
     /// Cuts the power and returns the surviving files. Unsynced writes survive completely, partly
@@ -179,7 +180,7 @@ impl Embedded {
     async fn restart(&self) {
         let Some(life) = self.life().take() else { return };
         self.note("is told to stop");
-        let Life { node, directory, store, .. } = life;
+        let RunningServer { node, directory, store, .. } = life;
         node.server.drain().await;
         drop((store, node.steps));
         self.town.network.cut_all(0);
@@ -323,7 +324,7 @@ fn power_failure(
 
 /// Does the work of the store's threads, at random times.
 async fn take_steps(
-    town: Arc<Town>,
+    town: Arc<Cluster>,
     store: Arc<EmbeddedStore>,
     faults: Arc<Faults>,
     is_slow: Arc<AtomicBool>,

@@ -23,22 +23,22 @@ use tokio::time::{Instant, sleep};
 use super::hints::Wire;
 use super::neighbours::Post;
 use super::node::{self, Node};
-use super::rows::Way;
+use super::rows::FaultyRows;
 use crate::clock::SimClock;
+use crate::cluster::{Cluster, Nodes};
 use crate::dice::Dice;
 use crate::faults::Fault;
-use crate::plant::{Plant, rig_listener, rig_store};
-use crate::town::{Nodes, Town};
+use crate::plant::{PlantedBug, rig_listener, rig_store};
 
 pub struct Fleet {
-    town: Arc<Town>,
-    plant: Option<Plant>,
+    town: Arc<Cluster>,
+    plant: Option<PlantedBug>,
     rows: Arc<MemoryRows>,
     hints: MemoryHints,
     street: Street,
     redis_is_away: Arc<AtomicBool>,
     dice: Mutex<Dice>,
-    places: Mutex<BTreeMap<usize, Place>>,
+    places: Mutex<BTreeMap<usize, RunningNode>>,
     lives: AtomicU64,
     count: usize,
     began: Instant,
@@ -47,10 +47,10 @@ pub struct Fleet {
 }
 
 /// A running node, from start to stop.
-struct Place {
+struct RunningNode {
     node: Node,
     name: String,
-    way: Arc<Way>,
+    way: Arc<FaultyRows>,
     wire: Arc<Wire>,
     clock: Arc<SimClock>,
 }
@@ -63,7 +63,7 @@ const HOT: Layout =
     Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: true };
 
 impl Fleet {
-    pub async fn open(town: &Arc<Town>, plant: Option<Plant>) -> Arc<Fleet> {
+    pub async fn open(town: &Arc<Cluster>, plant: Option<PlantedBug>) -> Arc<Fleet> {
         let mut dice = town.dice.of("fleet");
         let count = usize::try_from(dice.between(2, 3)).unwrap_or(2);
         let fleet = Arc::new(Fleet {
@@ -87,7 +87,7 @@ impl Fleet {
         fleet
     }
 
-    fn places(&self) -> MutexGuard<'_, BTreeMap<usize, Place>> {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<usize, RunningNode>> {
         self.places.lock().expect("nobody panics while holding the nodes")
     }
 
@@ -110,7 +110,11 @@ impl Fleet {
     async fn start(&self, number: usize) {
         let life = self.lives.fetch_add(1, Ordering::SeqCst);
         let name = format!("node-{life}");
-        let way = Way::new(Arc::clone(&self.rows), self.town.dice.of(&format!("rows of {name}")), self.plant);
+        let way = FaultyRows::new(
+            Arc::clone(&self.rows),
+            self.town.dice.of(&format!("rows of {name}")),
+            self.plant,
+        );
         let way = Arc::new(way);
         let dice = self.town.dice.of(&format!("hints of {name}"));
         let wire = Arc::new(Wire::new(self.hints.clone(), Arc::clone(&self.redis_is_away), dice));
@@ -136,7 +140,7 @@ impl Fleet {
         let rigged = rig_store(self.plant, Arc::clone(&store) as Arc<dyn Store>);
         let node = node::serve(&self.town, &name, hub, metrics, rigged, store, Arc::clone(&clock)).await;
         self.note(format_args!("{name} starts"));
-        self.places().insert(number, Place { node, name, way, wire, clock });
+        self.places().insert(number, RunningNode { node, name, way, wire, clock });
     }
 
     /// Returns the number of a random node, which may be down.
@@ -144,7 +148,7 @@ impl Fleet {
         self.throw(|dice| usize::try_from(dice.below(self.count as u64)).unwrap_or(0))
     }
 
-    fn with_any(&self, what: impl FnOnce(&Place)) {
+    fn with_any(&self, what: impl FnOnce(&RunningNode)) {
         let number = self.any();
         if let Some(place) = self.places().get(&number) {
             what(place);

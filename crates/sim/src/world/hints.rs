@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_done_late_is_done_when_the_caller_was_told_that_it_is_not() {
+    async fn late_operation_takes_effect_after_the_caller_got_an_error() {
         let wire = Wire::new(MemoryHints::default(), Arc::default(), Dice::new(7));
         let conversation = ConversationId::group([7; 15]);
         let user: UserId = "alice".parse().unwrap();

@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub use embedded::Embedded;
 pub use fleet::Fleet;
 
+use crate::cluster::Cluster;
 use crate::faults::Fault;
-use crate::plant::Plant;
-use crate::town::Town;
+use crate::plant::PlantedBug;
 
 /// The store that the servers use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -31,7 +31,7 @@ pub enum World {
 }
 
 impl World {
-    pub async fn open(kind: WorldKind, town: &Arc<Town>, plant: Option<Plant>) -> World {
+    pub async fn open(kind: WorldKind, town: &Arc<Cluster>, plant: Option<PlantedBug>) -> World {
         match kind {
             WorldKind::Embedded => World::Embedded(Embedded::open(town, plant).await),
             WorldKind::Fleet => World::Fleet(Fleet::open(town, plant).await),

@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::clock::SimClock;
+use crate::cluster::{ADMIN_KEY, Cluster, SeededRandom};
 use crate::dice::Dice;
-use crate::town::{ADMIN_KEY, SeededRandom, Town};
 
 /// A running server. Dropping it simulates a crash: all its tasks stop immediately.
 pub struct Node {
@@ -41,7 +41,7 @@ fn limits() -> LimitSettings {
 }
 
 pub async fn serve(
-    town: &Town,
+    town: &Cluster,
     name: &str,
     hub: Arc<Hub>,
     metrics: Arc<Metrics>,

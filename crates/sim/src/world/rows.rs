@@ -11,9 +11,10 @@ use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanne
 use tokio::time::sleep;
 
 use crate::dice::Dice;
-use crate::plant::Plant;
+use crate::plant::PlantedBug;
 
-pub struct Way {
+/// The tables of one node, with injected faults.
+pub struct FaultyRows {
     rows: Arc<MemoryRows>,
     dice: Mutex<Dice>,
     /// Each rate is one in this many requests (0: none).
@@ -23,10 +24,10 @@ pub struct Way {
     pub is_slow: AtomicU64,
     /// The node has crashed: its remaining requests never complete.
     pub is_dead: AtomicBool,
-    plant: Option<Plant>,
+    plant: Option<PlantedBug>,
 }
 
-enum Fate {
+enum RequestOutcome {
     Done,
     /// Not executed; the caller gets an error.
     Refused,
@@ -40,9 +41,9 @@ fn no_answer() -> RowsError {
     RowsError::NoAnswer("as the simulation wants it".to_owned())
 }
 
-impl Way {
-    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<Plant>) -> Way {
-        Way {
+impl FaultyRows {
+    pub fn new(rows: Arc<MemoryRows>, dice: Dice, plant: Option<PlantedBug>) -> FaultyRows {
+        FaultyRows {
             rows,
             dice: Mutex::new(dice),
             refuses: AtomicU64::new(0),
@@ -82,21 +83,21 @@ impl Way {
         if self.happens(&self.refuses) { Err(no_answer()) } else { Ok(()) }
     }
 
-    async fn fate(&self) -> Fate {
+    async fn fate(&self) -> RequestOutcome {
         self.take_time().await;
         if self.happens(&self.refuses) {
-            Fate::Refused
+            RequestOutcome::Refused
         } else if self.happens(&self.acts_late) {
-            Fate::Late(self.throw(|dice| dice.millis(10, 3_000)))
+            RequestOutcome::Late(self.throw(|dice| dice.millis(10, 3_000)))
         } else if self.happens(&self.loses_answers) {
-            Fate::Unanswered
+            RequestOutcome::Unanswered
         } else {
-            Fate::Done
+            RequestOutcome::Done
         }
     }
 }
 
-impl Way {
+impl FaultyRows {
     /// Drops about a third of the rows, to simulate a partly executed batch.
     fn some_of<T>(&self, rows: Vec<T>) -> Vec<T> {
         let mut some = rows;
@@ -107,7 +108,7 @@ impl Way {
     /// Executes the request now or later. Always returns `NoAnswer`.
     async fn sooner_or_later<Deed>(
         &self,
-        fate: Fate,
+        fate: RequestOutcome,
         deed: impl FnOnce(Arc<MemoryRows>) -> Deed,
     ) -> Result<(), RowsError>
     where
@@ -115,7 +116,7 @@ impl Way {
     {
         let deed = deed(Arc::clone(&self.rows));
         match fate {
-            Fate::Late(by) => {
+            RequestOutcome::Late(by) => {
                 tokio::spawn(async move {
                     sleep(by).await;
                     deed.await
@@ -128,7 +129,7 @@ impl Way {
 }
 
 #[async_trait]
-impl Rows for Way {
+impl Rows for FaultyRows {
     async fn get(&self, table: Table, key: &Key) -> Result<Option<Item>, RowsError> {
         self.ask().await?;
         self.rows.get(table, key).await
@@ -141,21 +142,21 @@ impl Rows for Way {
 
     async fn put(&self, table: Table, key: &Key, item: &Item, only: Only) -> Result<Written, RowsError> {
         let is_void = item.find_text("content_type").is_some_and(|kind| **kind == *"void");
-        if self.plant == Some(Plant::LostVoid) && table == Table::Messages && is_void {
+        if self.plant == Some(PlantedBug::LostVoid) && table == Table::Messages && is_void {
             return Ok(Written::Done);
         }
         let only = match self.plant {
-            Some(Plant::Overwrite) if table == Table::Messages => Only::Always,
+            Some(PlantedBug::Overwrite) if table == Table::Messages => Only::Always,
             _ => only,
         };
         match self.fate().await {
-            Fate::Refused => Err(no_answer()),
-            Fate::Done => self.rows.put(table, key, item, only).await,
-            Fate::Unanswered => {
+            RequestOutcome::Refused => Err(no_answer()),
+            RequestOutcome::Done => self.rows.put(table, key, item, only).await,
+            RequestOutcome::Unanswered => {
                 self.rows.put(table, key, item, only).await?;
                 Err(no_answer())
             }
-            Fate::Late(by) => {
+            RequestOutcome::Late(by) => {
                 let (rows, key, item) = (Arc::clone(&self.rows), key.clone(), item.clone());
                 tokio::spawn(async move {
                     sleep(by).await;
@@ -168,13 +169,13 @@ impl Rows for Way {
 
     async fn delete(&self, table: Table, key: &Key, only: Only) -> Result<Written, RowsError> {
         match self.fate().await {
-            Fate::Refused => Err(no_answer()),
-            Fate::Done => self.rows.delete(table, key, only).await,
-            Fate::Unanswered => {
+            RequestOutcome::Refused => Err(no_answer()),
+            RequestOutcome::Done => self.rows.delete(table, key, only).await,
+            RequestOutcome::Unanswered => {
                 self.rows.delete(table, key, only).await?;
                 Err(no_answer())
             }
-            Fate::Late(by) => {
+            RequestOutcome::Late(by) => {
                 let (rows, key) = (Arc::clone(&self.rows), key.clone());
                 tokio::spawn(async move {
                     sleep(by).await;
@@ -188,9 +189,9 @@ impl Rows for Way {
     async fn put_all(&self, rows: Vec<(Table, Key, Item)>) -> Result<(), RowsError> {
         let fate = self.fate().await;
         let some = match fate {
-            Fate::Refused => return Err(no_answer()),
-            Fate::Done => return self.rows.put_all(rows).await,
-            Fate::Unanswered | Fate::Late(_) => self.some_of(rows),
+            RequestOutcome::Refused => return Err(no_answer()),
+            RequestOutcome::Done => return self.rows.put_all(rows).await,
+            RequestOutcome::Unanswered | RequestOutcome::Late(_) => self.some_of(rows),
         };
         self.sooner_or_later(fate, |rows| async move { rows.put_all(some).await }).await
     }
@@ -198,9 +199,9 @@ impl Rows for Way {
     async fn delete_all(&self, rows: Vec<(Table, Key)>) -> Result<(), RowsError> {
         let fate = self.fate().await;
         let some = match fate {
-            Fate::Refused => return Err(no_answer()),
-            Fate::Done => return self.rows.delete_all(rows).await,
-            Fate::Unanswered | Fate::Late(_) => self.some_of(rows),
+            RequestOutcome::Refused => return Err(no_answer()),
+            RequestOutcome::Done => return self.rows.delete_all(rows).await,
+            RequestOutcome::Unanswered | RequestOutcome::Late(_) => self.some_of(rows),
         };
         self.sooner_or_later(fate, |rows| async move { rows.delete_all(some).await }).await
     }
@@ -224,17 +225,17 @@ mod tests {
         (0..30).map(|number| (Table::Members, Key::text("all", number), Item::new().versioned(1))).collect()
     }
 
-    async fn found(way: &Way) -> usize {
+    async fn found(way: &FaultyRows) -> usize {
         let wanted = rows().into_iter().map(|(table, key, _)| (table, key)).collect();
         way.rows.get_many(wanted).await.unwrap().into_iter().flatten().count()
     }
 
-    fn way() -> Way {
-        Way::new(Arc::default(), Dice::new(7), None)
+    fn way() -> FaultyRows {
+        FaultyRows::new(Arc::default(), Dice::new(7), None)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_rows_that_get_no_answer_are_written_and_deleted_in_part() {
+    async fn unanswered_batch_is_applied_in_part() {
         let way = way();
         way.loses_answers.store(1, Ordering::SeqCst);
         assert!(way.put_all(rows()).await.is_err());
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_done_late_is_done_when_the_caller_was_told_that_it_is_not() {
+    async fn late_operation_takes_effect_after_the_caller_got_an_error() {
         let way = way();
         way.acts_late.store(1, Ordering::SeqCst);
         assert!(way.put_all(rows()).await.is_err());

@@ -53,7 +53,7 @@ impl Job<'_> {
                 records.push(vec![Record::of(&bare(&row.cell)).encode()]);
                 continue;
             };
-            let block = block_in(&object, &place.block);
+            let block = block_in(object, &place.block);
             let kept = block.as_ref().and_then(|block| block.record(place.index as usize));
             let kept = kept
                 .filter(|kept| Record::decode(kept).is_some_and(|record| record.is_of(&row.cell.message)));

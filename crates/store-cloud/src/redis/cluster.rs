@@ -10,8 +10,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use super::call;
+use super::endpoint::Endpoint;
 use super::line::{self, Line, Towards};
-use super::settings::Door;
 use crate::hints::Away;
 
 pub(super) struct Cluster {
@@ -20,7 +20,7 @@ pub(super) struct Cluster {
 }
 
 struct Shared {
-    seeds: Vec<Door>,
+    seeds: Vec<Endpoint>,
     map: RwLock<Arc<Map>>,
     /// Somebody wants the map to be drawn again.
     doubt: Notify,
@@ -33,7 +33,7 @@ struct Shared {
 struct Map {
     lines: BTreeMap<String, Arc<Line>>,
     ranges: Ranges,
-    replicas: Vec<Door>,
+    replicas: Vec<Endpoint>,
 }
 
 type Ranges = BTreeMap<u16, (u16, String)>;
@@ -43,7 +43,7 @@ const LOOK_EVERY_IN_TROUBLE: Duration = Duration::from_millis(200);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Cluster {
-    pub(super) fn new(seeds: Vec<Door>, comebacks: watch::Sender<u64>) -> Cluster {
+    pub(super) fn new(seeds: Vec<Endpoint>, comebacks: watch::Sender<u64>) -> Cluster {
         let shared = Arc::new(Shared {
             seeds,
             map: RwLock::default(),
@@ -108,10 +108,10 @@ impl Shared {
     fn install(&self, found: Found) {
         let old = self.map();
         let changed = old.ranges != found.ranges;
-        let lines = found.primaries.into_iter().map(|(address, door)| {
+        let lines = found.primaries.into_iter().map(|(address, endpoint)| {
             let line = old.lines.get(&address).cloned();
-            let line =
-                line.unwrap_or_else(|| Arc::new(Line::new(Towards::Member(door), self.comebacks.clone())));
+            let line = line
+                .unwrap_or_else(|| Arc::new(Line::new(Towards::Member(endpoint), self.comebacks.clone())));
             (address, line)
         });
         let map = Map { lines: lines.collect(), ranges: found.ranges, replicas: found.replicas };
@@ -139,20 +139,20 @@ async fn scout(shared: Arc<Shared>) {
 
 struct Found {
     ranges: Ranges,
-    primaries: BTreeMap<String, Door>,
-    replicas: Vec<Door>,
+    primaries: BTreeMap<String, Endpoint>,
+    replicas: Vec<Endpoint>,
 }
 
 /// Asks everybody who is known side by side, and takes the first answer of a server that serves.
 async fn look(shared: &Shared) -> Option<Found> {
     let map = shared.map();
     let like = shared.seeds.first()?;
-    let mut doors: BTreeMap<String, Door> = BTreeMap::new();
-    let lines = map.lines.values().filter_map(|line| line.door().ok());
-    for door in shared.seeds.iter().chain(&map.replicas).cloned().chain(lines) {
-        doors.insert(door.address(), door);
+    let mut endpoints: BTreeMap<String, Endpoint> = BTreeMap::new();
+    let lines = map.lines.values().filter_map(|line| line.endpoint().ok());
+    for endpoint in shared.seeds.iter().chain(&map.replicas).cloned().chain(lines) {
+        endpoints.insert(endpoint.address(), endpoint);
     }
-    let mut answers: FuturesUnordered<_> = doors.values().map(|door| ask(door, like)).collect();
+    let mut answers: FuturesUnordered<_> = endpoints.values().map(|endpoint| ask(endpoint, like)).collect();
     while let Some(answer) = answers.next().await {
         if answer.is_some() {
             return answer;
@@ -161,8 +161,8 @@ async fn look(shared: &Shared) -> Option<Found> {
     None
 }
 
-async fn ask(door: &Door, like: &Door) -> Option<Found> {
-    let mut connection = line::open(door).await.ok()?;
+async fn ask(endpoint: &Endpoint, like: &Endpoint) -> Option<Found> {
+    let mut connection = line::open(endpoint).await.ok()?;
     let mut questions = ::redis::pipe();
     questions.cmd("CLUSTER").arg("INFO").cmd("CLUSTER").arg("SLOTS");
     let answers = connection.send_packed_commands(&questions, 0, 2);
@@ -172,25 +172,25 @@ async fn ask(door: &Door, like: &Door) -> Option<Found> {
     if line::line_of(call::text(info).ok()?, "cluster_state") != Some("ok") {
         return None;
     }
-    read(slots, door.host(), like).ok()
+    read(slots, endpoint.host(), like).ok()
 }
 
-fn read(slots: &Value, asked: &str, like: &Door) -> Result<Found, Away> {
+fn read(slots: &Value, asked: &str, like: &Endpoint) -> Result<Found, Away> {
     let mut found = Found { ranges: BTreeMap::new(), primaries: BTreeMap::new(), replicas: Vec::new() };
     for range in call::list(slots)? {
         let [first, last, primary, replicas @ ..] = call::list(range)? else { return Err(call::odd()) };
         let slot = |value| u16::try_from(call::number(value)?).map_err(|_| call::odd());
-        let door = door_of(primary, asked, like)?;
-        found.ranges.insert(slot(last)?, (slot(first)?, door.address()));
-        found.primaries.insert(door.address(), door);
+        let endpoint = endpoint_of(primary, asked, like)?;
+        found.ranges.insert(slot(last)?, (slot(first)?, endpoint.address()));
+        found.primaries.insert(endpoint.address(), endpoint);
         for replica in replicas {
-            found.replicas.push(door_of(replica, asked, like)?);
+            found.replicas.push(endpoint_of(replica, asked, like)?);
         }
     }
     if found.ranges.is_empty() { Err(call::odd()) } else { Ok(found) }
 }
 
-fn door_of(server: &Value, asked: &str, like: &Door) -> Result<Door, Away> {
+fn endpoint_of(server: &Value, asked: &str, like: &Endpoint) -> Result<Endpoint, Away> {
     let [host, port, ..] = call::list(server)? else { return Err(call::odd()) };
     let host = call::text(host).unwrap_or_default();
     let port = u16::try_from(call::number(port)?).map_err(|_| call::odd())?;

@@ -13,20 +13,20 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::call::{self, ALL};
-use super::settings::Door;
+use super::endpoint::Endpoint;
 use crate::hints::Away;
 
 /// Which server a line leads to.
 pub(super) enum Towards {
-    Server(Door),
-    /// Whatever the sentinels call the primary at the moment; it is entered as the last door says.
+    Server(Endpoint),
+    /// Whatever the sentinels call the primary at the moment; it is entered as the last endpoint says.
     Primary {
-        sentinels: Vec<Door>,
+        sentinels: Vec<Endpoint>,
         master: String,
-        like: Door,
+        like: Endpoint,
     },
     /// A server of a cluster, once it serves.
-    Member(Door),
+    Member(Endpoint),
 }
 
 pub(super) struct Line {
@@ -44,7 +44,7 @@ struct Shared {
 }
 
 enum State {
-    Up { connection: MultiplexedConnection, door: Box<Door>, number: u64 },
+    Up { connection: MultiplexedConnection, endpoint: Box<Endpoint>, number: u64 },
     Down { why: String, number: u64 },
 }
 
@@ -78,9 +78,9 @@ impl Line {
     }
 
     /// The server that the line leads to now.
-    pub(super) fn door(&self) -> Result<Door, Away> {
+    pub(super) fn endpoint(&self) -> Result<Endpoint, Away> {
         match &*self.shared.lock() {
-            State::Up { door, .. } => Ok((**door).clone()),
+            State::Up { endpoint, .. } => Ok((**endpoint).clone()),
             State::Down { why, .. } => Err(Away(why.clone())),
         }
     }
@@ -124,10 +124,10 @@ impl Shared {
     /// Only the connection that failed is given up, not one that has come since.
     fn trip(&self, failed: u64, reason: &str) {
         let mut state = self.lock();
-        if let State::Up { number, door, .. } = &*state
+        if let State::Up { number, endpoint, .. } = &*state
             && *number == failed
         {
-            tracing::warn!(server = door.address(), reason, "redis is away");
+            tracing::warn!(server = endpoint.address(), reason, "redis is away");
             *state = State::Down { why: reason.to_owned(), number: failed };
             drop(state);
             self.is_up.send_replace(false);
@@ -135,11 +135,11 @@ impl Shared {
         }
     }
 
-    fn install(&self, connection: MultiplexedConnection, door: Door) {
+    fn install(&self, connection: MultiplexedConnection, endpoint: Endpoint) {
         let mut state = self.lock();
         let State::Down { number, .. } = *state else { return };
-        tracing::info!(server = door.address(), "redis is there");
-        *state = State::Up { connection, door: door.into(), number: number + 1 };
+        tracing::info!(server = endpoint.address(), "redis is there");
+        *state = State::Up { connection, endpoint: endpoint.into(), number: number + 1 };
         drop(state);
         self.comebacks.send_modify(|count| *count += 1);
         self.is_up.send_replace(true);
@@ -158,8 +158,8 @@ impl Shared {
 async fn keep(shared: Arc<Shared>) {
     loop {
         match connect(&shared.towards).await {
-            Ok((connection, door)) => {
-                shared.install(connection, door);
+            Ok((connection, endpoint)) => {
+                shared.install(connection, endpoint);
                 shared.broken.notified().await;
             }
             Err(why) => {
@@ -170,21 +170,21 @@ async fn keep(shared: Arc<Shared>) {
     }
 }
 
-async fn connect(towards: &Towards) -> Result<(MultiplexedConnection, Door), String> {
-    let door = match towards {
-        Towards::Server(door) | Towards::Member(door) => door.clone(),
+async fn connect(towards: &Towards) -> Result<(MultiplexedConnection, Endpoint), String> {
+    let endpoint = match towards {
+        Towards::Server(endpoint) | Towards::Member(endpoint) => endpoint.clone(),
         Towards::Primary { sentinels, master, like } => find_primary(sentinels, master, like).await?,
     };
-    let mut connection = open(&door).await?;
+    let mut connection = open(&endpoint).await?;
     let must_be_primary = !matches!(towards, Towards::Server(_));
     let in_cluster = matches!(towards, Towards::Member(_));
     check(&mut connection, must_be_primary, in_cluster).await?;
-    Ok((connection, door))
+    Ok((connection, endpoint))
 }
 
 /// A connection of one's own, on which the caller minds the time.
-pub(super) async fn open(door: &Door) -> Result<MultiplexedConnection, String> {
-    let client = Client::open(door.0.clone()).map_err(|error| reason(&error))?;
+pub(super) async fn open(endpoint: &Endpoint) -> Result<MultiplexedConnection, String> {
+    let client = Client::open(endpoint.0.clone()).map_err(|error| reason(&error))?;
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECT_TIMEOUT))
         .set_response_timeout(None)
@@ -192,8 +192,8 @@ pub(super) async fn open(door: &Door) -> Result<MultiplexedConnection, String> {
     let connection = client.get_multiplexed_async_connection_with_config(&config);
     // A server that accepts and then says nothing is as good as none.
     let connection = tokio::time::timeout(CONNECT_TIMEOUT, connection).await;
-    let connection = connection.map_err(|_| format!("{} does not answer", door.address()))?;
-    connection.map_err(|error| format!("{}: {}", door.address(), reason(&error)))
+    let connection = connection.map_err(|_| format!("{} does not answer", endpoint.address()))?;
+    connection.map_err(|error| format!("{}: {}", endpoint.address(), reason(&error)))
 }
 
 /// Whether what is kept there stays, and whether it may be written; brings the scripts.
@@ -240,7 +240,7 @@ async fn check(
     Ok(())
 }
 
-async fn find_primary(sentinels: &[Door], master: &str, like: &Door) -> Result<Door, String> {
+async fn find_primary(sentinels: &[Endpoint], master: &str, like: &Endpoint) -> Result<Endpoint, String> {
     let mut why = String::new();
     for sentinel in sentinels {
         match ask_sentinel(sentinel, master).await {
@@ -251,7 +251,7 @@ async fn find_primary(sentinels: &[Door], master: &str, like: &Door) -> Result<D
     Err(format!("no sentinel knows the primary: {why}"))
 }
 
-async fn ask_sentinel(sentinel: &Door, master: &str) -> Result<(String, u16), String> {
+async fn ask_sentinel(sentinel: &Endpoint, master: &str) -> Result<(String, u16), String> {
     let mut connection = open(sentinel).await?;
     let mut question = ::redis::cmd("SENTINEL");
     question.arg("get-master-addr-by-name").arg(master);

@@ -5,8 +5,8 @@
 
 pub mod call;
 mod cluster;
+mod endpoint;
 mod line;
-mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub use settings::{RedisMode, RedisSettings, masked};
+pub use bluetick_fleet_settings::{RedisMode, RedisSettings, masked};
+pub use endpoint::problem;
 
 use crate::hints::Away;
 use call::Call;
@@ -59,19 +60,20 @@ impl Redis {
     /// Fails only for settings that cannot work. A Redis that is away is connected to when it comes; this waits a moment
     /// for one that is there.
     pub async fn open(settings: RedisSettings) -> Result<Redis, String> {
-        if let Some(problem) = settings.problem() {
+        if let Some(problem) = problem(&settings) {
             return Err(problem);
         }
-        let doors = settings.doors()?;
-        let entered: Vec<_> = doors.iter().map(|door| settings.credentials(door)).collect();
+        let endpoints = endpoint::endpoints(&settings)?;
+        let entered: Vec<_> =
+            endpoints.iter().map(|endpoint| endpoint::with_credentials(&settings, endpoint)).collect();
         let comebacks = watch::Sender::new(0);
         let first = entered.first().ok_or("store.redis.urls must name at least one server")?.clone();
         let way = match settings.mode {
             RedisMode::Single => Way::Line(Arc::new(Line::new(Towards::Server(first), comebacks.clone()))),
             RedisMode::Sentinel => {
-                let like = settings.of_servers(&first);
+                let like = endpoint::of_servers(&settings, &first);
                 let master = settings.sentinel_master.clone();
-                let towards = Towards::Primary { sentinels: doors, master, like };
+                let towards = Towards::Primary { sentinels: endpoints, master, like };
                 Way::Line(Arc::new(Line::new(towards, comebacks.clone())))
             }
             RedisMode::Cluster => Way::Cluster(Cluster::new(entered, comebacks.clone())),
@@ -126,8 +128,8 @@ impl Redis {
 
     /// A connection to the server that has this slot, for commands that wait. The caller minds the time.
     pub async fn own_connection(&self, slot: u16) -> Result<MultiplexedConnection, Away> {
-        let door = self.line_of(slot)?.door()?;
-        line::open(&door).await.map_err(Away)
+        let endpoint = self.line_of(slot)?.endpoint()?;
+        line::open(&endpoint).await.map_err(Away)
     }
 
     fn line_of(&self, slot: u16) -> Result<Arc<Line>, Away> {

@@ -1,6 +1,6 @@
 //! One conversation with 4,000 writes a second, on tables that take 1,000 a second of one partition key.
 //!
-//! With `BLUETICK_GRAPH=docs/hot.svg` the graph in docs/hot.md is drawn anew.
+//! With `BLUETICK_GRAPH=docs/hot.svg` the test draws the graph of docs/explanation/fleet.md again.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The graph of docs/hot.md.
+//! The graph of docs/explanation/fleet.md.
 
 use std::fmt::Write;
 

@@ -16,7 +16,7 @@ use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
 use super::rewrite::without_content;
 use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
-use crate::codec::chunk::{self, Entry, Header, Packer};
+use crate::codec::chunk::{self, ChunkEntry, Header, Packer};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
 use crate::tables::{ChunkKey, Engine, HotChunk, RequestKey, Tables, TablesError, Update};
@@ -131,8 +131,8 @@ impl Archiver {
 
     /// Returns the newest durable seq, from memory or from the tables.
     pub(super) async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
-        if let Some(room) = self.rooms.get(id) {
-            let state = room.state();
+        if let Some(resident) = self.residents.get(id) {
+            let state = resident.state();
             if state.conversation.is_some() {
                 return Ok(state.head());
             }
@@ -176,7 +176,7 @@ pub(super) fn drop_erased(tables: &Tables, key: ChunkKey, row: &SegmentRow) -> R
 
 fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
     let mut needed = false;
-    engine.snapshot()?.cells(erasure.conversation, Seq::FIRST..=erasure.through, |seq, cell| {
+    engine.snapshot()?.records(erasure.conversation, Seq::FIRST..=erasure.through, |seq, cell| {
         needed = needed || erasure.takes(seq, &Record::decode(cell.record)?);
         Ok(())
     })?;
@@ -288,8 +288,8 @@ fn rewrite_chunk(
         return Ok(None);
     }
     let entries = records.iter().zip(header.fingerprints());
-    let entries: Vec<Entry<'_>> =
-        entries.map(|(record, fingerprint)| Entry { record, fingerprint }).collect();
+    let entries: Vec<ChunkEntry<'_>> =
+        entries.map(|(record, fingerprint)| ChunkEntry { record, fingerprint }).collect();
     let mut bytes = Vec::new();
     packer.pack(&entries, header.newest_received_at, header.notices_before, &mut bytes);
     Ok(Some((taken, HotChunk { first, bytes })))

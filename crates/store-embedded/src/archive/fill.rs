@@ -9,8 +9,8 @@ use bluetick_core::{ContentType, ConversationId, Message, Page, Seq, StoreError}
 
 use super::Archiver;
 use crate::codec::record::Record;
-use crate::read::Draft;
-use crate::tables::{ColdCell, TablesError};
+use crate::read::PartialPage;
+use crate::tables::{ColdRecord, TablesError};
 
 /// The result of filling a page.
 pub enum Filled {
@@ -26,23 +26,24 @@ impl Archiver {
     ///
     /// An object may differ from its row because the row has changed since. Then this returns
     /// [`Filled::LookAgain`], or an error if `final_look` is set.
-    pub async fn fill(&self, mut draft: Draft, final_look: bool) -> Result<Filled, StoreError> {
+    pub async fn fill(&self, mut draft: PartialPage, final_look: bool) -> Result<Filled, StoreError> {
         let store = self.identity.tag.0;
-        let name_of = |cell: &ColdCell, message: &Message| cell.place.segment(store, message.conversation);
+        let name_of =
+            |cell: &ColdRecord, message: &Message| cell.location.segment(store, message.conversation);
         let wanted: Vec<_> = draft
             .cold
             .iter()
-            .map(|(index, cell)| (name_of(cell, &draft.messages[*index]), cell.place.block))
+            .map(|(index, cell)| (name_of(cell, &draft.messages[*index]), cell.location.block))
             .collect();
         let blocks = FetchedBlocks::fetch(self.object_archive.as_deref(), wanted).await;
         let (mut unavailable, mut lost) = (Vec::new(), Vec::new());
         for (index, cell) in &draft.cold {
             let message = &mut draft.messages[*index];
-            match blocks.get(&name_of(cell, message), &cell.place.block) {
+            match blocks.get(&name_of(cell, message), &cell.location.block) {
                 FetchedBlock::Content(block) => self.put_content(message, cell, block),
                 FetchedBlock::Missing if !final_look => return Ok(Filled::LookAgain),
                 FetchedBlock::Missing | FetchedBlock::Damaged => {
-                    lost.push((*index, message.conversation, message.seq, cell.place));
+                    lost.push((*index, message.conversation, message.seq, cell.location));
                 }
                 FetchedBlock::Unavailable => unavailable.push(*index),
             }
@@ -78,8 +79,8 @@ impl Archiver {
             let snapshot = engine.snapshot()?;
             for (id, seq, place) in places {
                 let mut now = None;
-                snapshot.cells(id, seq..=seq, |_, cell| {
-                    now = cell.cold.map(|cold| cold.place);
+                snapshot.records(id, seq..=seq, |_, cell| {
+                    now = cell.cold.map(|cold| cold.location);
                     Ok(())
                 })?;
                 if now != Some(place) {
@@ -93,14 +94,14 @@ impl Archiver {
 
     /// Fills in the content after checking that the record is this message. The block's checksum
     /// alone does not prove that.
-    fn put_content(&self, message: &mut Message, cell: &ColdCell, block: &Block) {
+    fn put_content(&self, message: &mut Message, cell: &ColdRecord, block: &Block) {
         let record = block.record(cell.index).map(Record::decode);
         let Some(Ok(record)) = record else { return lose(message) };
         let same = record.message_id == message.message_id
             && record.sender == message.sender.as_str()
             && self.identity.fingerprinter.of_content(record.content) == cell.content_hash;
         if !same {
-            let name = cell.place.segment(self.identity.tag.0, message.conversation);
+            let name = cell.location.segment(self.identity.tag.0, message.conversation);
             self.state
                 .shared
                 .log_damage(&name, &format_args!("{name} holds something else for seq {}", message.seq));

@@ -61,7 +61,7 @@ pub fn records_of<'o>(
     opened: &'o Opened,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'o [u8]>, String> {
-    let block = opened.blocks.iter().find(|(block, _)| *block == stub.chunk.place.block);
+    let block = opened.blocks.iter().find(|(block, _)| *block == stub.chunk.location.block);
     let (_, block) = block.ok_or_else(|| format!("it has no block for seq {}", stub.first))?;
     records_in(stub, block, hasher)
 }
@@ -72,9 +72,9 @@ pub fn records_in<'f>(
     block: &'f Block,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'f [u8]>, String> {
-    let place = &stub.chunk.place;
+    let place = &stub.chunk.location;
     let mut records = Vec::with_capacity(stub.prints.len());
-    for ((kept, hash), index) in stub.chunk.cells().zip(place.index as usize..) {
+    for ((kept, hash), index) in stub.chunk.entries().zip(place.index as usize..) {
         let seq = stub.first.plus((index - place.index as usize) as u64);
         let record = block.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
         let agrees = crate::codec::cold::stub_of(record, hasher)

@@ -42,7 +42,7 @@ use self::rows::JobRows;
 use crate::codec::archive::LastRun;
 use crate::commit::{Handover, Queue};
 use crate::lock::DataLock;
-use crate::memory::Rooms;
+use crate::memory::ResidentConversations;
 use crate::tables::{Identity, Tables, TablesError};
 
 /// Called at each step. If it returns `false`, the job ends there, as in a crash.
@@ -61,7 +61,7 @@ const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(60);
 /// Runs the archive jobs of one store, one job at a time.
 pub struct Archiver {
     pub tables: Arc<Tables>,
-    pub rooms: Arc<Rooms>,
+    pub residents: Arc<ResidentConversations>,
     pub queue: Arc<Queue>,
     pub handover: Arc<Handover>,
     pub object_archive: Option<Arc<ObjectArchive>>,
@@ -246,7 +246,7 @@ impl Archiver {
     }
 
     async fn must_exist(&self, id: ConversationId) -> Result<(), ArchiveError> {
-        if self.rooms.get(id).is_some_and(|room| room.state().conversation.is_some()) {
+        if self.residents.get(id).is_some_and(|resident| resident.state().conversation.is_some()) {
             return Ok(());
         }
         let tables = Arc::clone(&self.tables);
@@ -258,7 +258,7 @@ impl Archiver {
     /// [`CHECKPOINT_PATIENCE`].
     async fn scrub_log(&self) -> Result<(), ArchiveError> {
         let handover = Arc::clone(&self.handover);
-        let number = handover.want_scrub();
+        let number = handover.request_scrub();
         self.queue.nudge();
         self.blocking(move || {
             handover.wait_for_scrub(number, CHECKPOINT_PATIENCE).map_err(|why| StoreError::Failed(why).into())
@@ -270,10 +270,12 @@ impl Archiver {
     /// [`CHECKPOINT_PATIENCE`].
     pub(crate) async fn checkpoint(&self) -> Result<(), ArchiveError> {
         let handover = Arc::clone(&self.handover);
-        let number = handover.want();
+        let number = handover.request_checkpoint();
         self.queue.nudge();
         self.blocking(move || {
-            handover.wait_for(number, CHECKPOINT_PATIENCE).map_err(|why| StoreError::Failed(why).into())
+            handover
+                .wait_for_checkpoint(number, CHECKPOINT_PATIENCE)
+                .map_err(|why| StoreError::Failed(why).into())
         })
         .await
     }

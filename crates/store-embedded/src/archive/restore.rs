@@ -9,8 +9,8 @@ use bluetick_core::ports::ArchiveError;
 
 use super::Archiver;
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
-use crate::codec::archive::{Progress as Way, SegmentRow};
-use crate::codec::chunk::{Entry, Fingerprinter, Packer};
+use crate::codec::archive::{ArchiveProgress, SegmentRow};
+use crate::codec::chunk::{ChunkEntry, Fingerprinter, Packer};
 use crate::tables::{ChunkKey, Tables, TablesError, Update};
 
 impl Archiver {
@@ -45,8 +45,9 @@ pub(super) fn put_segment_back(
 
 /// Marks the conversation so that no run archives it again until a run names it.
 fn mark_kept_hot(update: &mut Update<'_>, id: ConversationId) -> Result<(), TablesError> {
-    let way = update.progress(id)?;
-    update.put_progress(id, &Way { kept_hot: true, moved_through: Default::default(), ..way })
+    let progress = update.progress(id)?;
+    update
+        .put_progress(id, &ArchiveProgress { kept_hot: true, moved_through: Default::default(), ..progress })
 }
 
 /// Stores these records in the chunks of a segment and deletes the segment row.
@@ -89,10 +90,10 @@ fn hot_chunk<R: AsRef<[u8]>>(
     records: &[R],
 ) -> Result<Vec<u8>, TablesError> {
     let header = stub.header()?;
-    let entries: Vec<Entry<'_>> = records
+    let entries: Vec<ChunkEntry<'_>> = records
         .iter()
         .zip(&stub.prints)
-        .map(|(record, fingerprint)| Entry { record: record.as_ref(), fingerprint: *fingerprint })
+        .map(|(record, fingerprint)| ChunkEntry { record: record.as_ref(), fingerprint: *fingerprint })
         .collect();
     let mut packed = Vec::new();
     packer.pack(&entries, header.newest_received_at, header.notices_before, &mut packed);

@@ -50,7 +50,7 @@ pub(super) fn expired(
         // The chunk that contains `done` may have grown since.
         let end = first.plus(header.count as u64).previous();
         // Expire a segment only as a whole: rewriting it for each chunk costs too much.
-        let is_border = !header.is_cold() || ColdChunk::read(&header)?.place.last == end;
+        let is_border = !header.is_cold() || ColdChunk::read(&header)?.location.last == end;
         through = through.max((is_border && end > done).then_some(end));
         Ok(true)
     })?;

@@ -48,16 +48,16 @@ impl SalvagedChunk {
 /// Reads the records of a chunk from its block. They are lost if the block is damaged or differs
 /// from the rows.
 fn salvage_chunk(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> SalvagedChunk {
-    let BlockRef { offset, length, .. } = stub.chunk.place.block;
+    let BlockRef { offset, length, .. } = stub.chunk.location.block;
     let range =
         usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length as usize)?));
     let block = range.and_then(|range| object.get(range));
-    let block = block.and_then(|bytes| segment::decode_block(bytes, &stub.chunk.place.block).ok());
+    let block = block.and_then(|bytes| segment::decode_block(bytes, &stub.chunk.location.block).ok());
     let records = block.as_ref().and_then(|block| records_in(stub, block, hasher).ok());
     match records {
         Some(records) => SalvagedChunk::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
         None => {
-            SalvagedChunk::Lost(stub.chunk.cells().map(|(record, hash)| (record.to_vec(), hash)).collect())
+            SalvagedChunk::Lost(stub.chunk.entries().map(|(record, hash)| (record.to_vec(), hash)).collect())
         }
     }
 }

@@ -7,7 +7,7 @@ use bluetick_core::StoreError;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 
 use super::{ArchiveStep, Archiver};
-use crate::tables::{Space, TablesError};
+use crate::tables::{FileSpace, TablesError};
 
 /// Minimum of free bytes in the tables for a compaction. Below it, a rewrite costs more than it
 /// returns.
@@ -86,7 +86,7 @@ impl Archiver {
         self.blocking(move || Ok(tables.current()?.snapshot()?.has_erased_pages()?)).await
     }
 
-    pub(super) async fn space(&self) -> Result<Space, ArchiveError> {
+    pub(super) async fn space(&self) -> Result<FileSpace, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || Ok(tables.current()?.space()?)).await
     }

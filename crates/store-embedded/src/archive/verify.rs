@@ -13,7 +13,7 @@ pub(super) fn strays(engine: &Engine, id: ConversationId) -> Result<Vec<Seq>, Ta
     snapshot.chunks(id, Seq::FIRST, |first, bytes| {
         let header = Header::read(bytes)?;
         if header.is_cold() {
-            places.push((first, ColdChunk::read(&header)?.place));
+            places.push((first, ColdChunk::read(&header)?.location));
         }
         Ok(true)
     })?;

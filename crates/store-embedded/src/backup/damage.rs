@@ -20,7 +20,7 @@ pub struct Damage {
 
 impl Damage {
     /// Checks a row before it is restored.
-    pub fn look(&mut self, table: &str, key: &[u8], row: &[u8]) {
+    pub fn note_row(&mut self, table: &str, key: &[u8], row: &[u8]) {
         let Some(problem) = row_problem(table, key, row) else { return };
         self.rows += 1;
         if problem == DecodeError::Key {
@@ -30,7 +30,7 @@ impl Damage {
         let conversation = match table {
             "conversations" | "chunks" | "members" | "segments" | "progress" => first_conversation(key),
             "inbox" | "pending" => rows::key_conversation(key),
-            "order" => rows::read_place(key).map(|place| place.id),
+            "order" => rows::read_inbox_position(key).map(|position| position.id),
             _ => {
                 self.elsewhere = true;
                 return;
@@ -61,18 +61,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn damage_explains_what_is_found_in_its_own_conversation_and_nothing_else() {
+    fn damage_explains_only_findings_of_its_own_conversation() {
         let [one, other] = ["bob", "carol"]
             .map(|peer| ConversationId::direct(&"alice".parse().unwrap(), &peer.parse().unwrap()));
         let mut damage = Damage::default();
         let found = |id: ConversationId| Finding::row("chunks", id.to_string(), "not there").of(id);
         assert!(!damage.explains(&found(one)));
-        damage.look("conversations", one.as_bytes(), b"no row");
+        damage.note_row("conversations", one.as_bytes(), b"no row");
         assert_eq!(damage.rows, 1);
         assert!(damage.explains(&found(one)) && !damage.explains(&found(other)));
         assert!(!damage.explains(&Finding::row("users", "alice", "not there")));
         assert!(!damage.explains(&Finding::file("log/1", 0, "not there").of(one)));
-        damage.look("users", b"alice", b"no row");
+        damage.note_row("users", b"alice", b"no row");
         assert!(damage.explains(&Finding::row("names", "alice", "no account has this name")));
         assert!(!damage.explains(&found(other)));
     }

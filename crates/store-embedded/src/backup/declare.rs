@@ -29,15 +29,15 @@ pub enum DeclareError {
 }
 
 /// A data directory that no other process uses, about to be declared restored.
-pub struct PutBack {
+pub struct ReplacedStore {
     tables: Tables,
     epoch: Epoch,
     _lock: DataLock,
 }
 
-impl PutBack {
+impl ReplacedStore {
     /// Locks the directory and checks that it holds a store. Does not change the store.
-    pub fn open(data_dir: &Path) -> Result<PutBack, DeclareError> {
+    pub fn open(data_dir: &Path) -> Result<ReplacedStore, DeclareError> {
         if data_dir.join(RESTORING).exists() {
             return Err(DeclareError::HalfRestored(data_dir.to_owned()));
         }
@@ -50,7 +50,7 @@ impl PutBack {
         let tables = Tables::open(&directory)?;
         let identity = tables.current()?.identity()?;
         let epoch = identity.ok_or_else(|| DeclareError::NoStore(data_dir.to_owned()))?.epoch;
-        Ok(PutBack { tables, epoch, _lock: lock })
+        Ok(ReplacedStore { tables, epoch, _lock: lock })
     }
 
     /// Gives the store another epoch and returns it. Durable when it returns.

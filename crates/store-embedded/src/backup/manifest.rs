@@ -95,7 +95,8 @@ impl Manifest {
     }
 
     fn text(&self) -> String {
-        serde_json::to_string_pretty(self).expect("a manifest is text and numbers") + "\n"
+        serde_json::to_string_pretty(self).expect("a manifest holds only text and numbers, which serialize")
+            + "\n"
     }
 
     fn own_sum(&self) -> String {
@@ -157,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_comes_back_and_the_sums_are_those_of_sha256sum() {
+    fn manifest_round_trips_with_checksums_of_sha256sum() {
         let read = Manifest::read(&manifest().encode()).unwrap();
         assert_eq!(read.parts[0].sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(Manifest { sha256: String::new(), ..read }, manifest());
     }
 
     #[test]
-    fn any_changed_byte_of_a_manifest_is_seen() {
+    fn changed_byte_in_manifest_is_refused() {
         let bytes = manifest().encode();
         for at in 0..bytes.len() - 1 {
             let mut changed = bytes.clone();
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_one_is_refused_as_such() {
+    fn newer_manifest_version_is_refused_as_newer() {
         let newer = Manifest { version: VERSION + 1, ..manifest() }.encode();
         assert!(matches!(Manifest::read(&newer), Err(ManifestError::TooNew(2))));
     }

@@ -23,7 +23,7 @@ mod write;
 
 use bluetick_archive::ObjectArchiveError;
 use bluetick_core::ports::ArchiveError;
-pub use declare::{DeclareError, PutBack};
+pub use declare::{DeclareError, ReplacedStore};
 pub use manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 pub use restore::{RESTORING, RestoreError, RestoreParts, Restored, restore};
 
@@ -32,7 +32,7 @@ pub use restore::{RESTORING, RestoreError, RestoreParts, Restored, restore};
 pub const KEY_FILES: [&str; 2] = ["token.key", "admin.key"];
 
 /// Maps an error of the backup destination to the error of a backup.
-fn at_place(error: ObjectArchiveError) -> ArchiveError {
+fn at_destination(error: ObjectArchiveError) -> ArchiveError {
     match error {
         ObjectArchiveError::Settings(why) => ArchiveError::Refused(why),
         ObjectArchiveError::Missing { name } => {

@@ -25,12 +25,12 @@ const ROW: u8 = 1;
 
 /// A part under construction.
 #[derive(Default)]
-pub struct Pack {
+pub struct PartBuilder {
     raw: Vec<u8>,
     table: Option<&'static str>,
 }
 
-impl Pack {
+impl PartBuilder {
     pub fn row(&mut self, table: &'static str, key: &[u8], row: &[u8]) {
         if self.table != Some(table) {
             self.table = Some(table);
@@ -60,7 +60,7 @@ impl Pack {
         let mut part = vec![VERSION];
         part.extend_from_slice(&(raw.len() as u64).to_le_bytes());
         let packed = zstd::bulk::compress(&raw, COMPRESSION_LEVEL);
-        part.extend_from_slice(&packed.expect("a compressor needs memory only"));
+        part.extend_from_slice(&packed.expect("creating a compressor fails only without memory"));
         part
     }
 }
@@ -115,8 +115,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_come_back_with_their_tables() {
-        let mut pack = Pack::default();
+    fn rows_round_trip_with_their_tables() {
+        let mut pack = PartBuilder::default();
         let all = [("meta", "a", "1"), ("chunks", "b", "2"), ("chunks", "c", "")];
         for (table, key, row) in all {
             pack.row(table, key.as_bytes(), row.as_bytes());
@@ -134,8 +134,8 @@ mod tests {
     }
 
     #[test]
-    fn batches_come_back_and_nonsense_is_an_error() {
-        let mut pack = Pack::default();
+    fn batches_round_trip_and_invalid_bytes_are_an_error() {
+        let mut pack = PartBuilder::default();
         pack.batch(b"one");
         pack.batch(b"two");
         let part = pack.take();

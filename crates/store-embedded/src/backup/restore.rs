@@ -51,7 +51,7 @@ pub enum RestoreError {
     Tables(#[from] TablesError),
     #[error(transparent)]
     Log(#[from] LogError),
-    #[error("what was restored cannot be looked through: {0}")]
+    #[error("the restored files cannot be checked: {0}")]
     Check(#[from] CheckError),
     #[error(
         "what was restored is not sound, though every part is what was written: {0}. It stays in `{RESTORING}`"
@@ -121,7 +121,7 @@ impl Restore {
             Ok((epoch, with_keys)) => Ok(Restored { epoch, with_keys, manifest: self.manifest }),
             Err(error) => {
                 // Delete the useless result, but keep an unsound one for diagnosis.
-                if !matches!(error, RestoreError::NotSound(_)) && self.is_not_in_place() {
+                if !matches!(error, RestoreError::NotSound(_)) && self.is_misplaced() {
                     clear_away(data_dir, was_there);
                 }
                 drop(lock);
@@ -145,7 +145,7 @@ impl Restore {
         Ok((epoch, self.move_into_place(building)?))
     }
 
-    fn is_not_in_place(&self) -> bool {
+    fn is_misplaced(&self) -> bool {
         ["log", "tables"].iter().all(|name| !self.parts.data_dir.join(name).exists())
     }
 
@@ -199,7 +199,7 @@ impl Restore {
                 for part in self.manifest.of_kind(PartKind::Rows) {
                     let raw = self.unpacked(part)?;
                     parts::rows::<RowError>(&raw, |table, key, row| {
-                        damage.look(table, key, row);
+                        damage.note_row(table, key, row);
                         filling.put(table, key, row).map_err(RowError::Tables)
                     })
                     .map_err(|error| match error {

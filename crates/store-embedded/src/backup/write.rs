@@ -13,8 +13,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::manifest::{MANIFEST, Manifest, Part, PartKind};
-use super::parts::Pack;
-use super::{KEY_FILES, at_place};
+use super::parts::PartBuilder;
+use super::{KEY_FILES, at_destination};
 use crate::check::row_problem;
 use crate::codec::Reader;
 use crate::codec::event::{self, Event};
@@ -25,10 +25,10 @@ use crate::tables::{Snapshot, Tables, verified};
 /// Parts that may wait for upload. Bounds the memory of a backup.
 const PARTS_AHEAD: usize = 1;
 /// Number of rows between two progress reports and checks for shutdown.
-const ROWS_BETWEEN_LOOKS: u64 = 1_000;
+const ROWS_BETWEEN_STOP_CHECKS: u64 = 1_000;
 
 /// Reads the store on a blocking thread and sends finished parts to the uploader.
-struct Source {
+struct SnapshotSource {
     tables: Arc<Tables>,
     spares: Arc<Spares>,
     log_directory: PathBuf,
@@ -40,7 +40,7 @@ struct Source {
 
 /// Totals of the copied data.
 #[derive(Default)]
-struct Copied {
+struct CopiedParts {
     checkpoint: BatchNumber,
     through: BatchNumber,
     accounts: u64,
@@ -74,10 +74,10 @@ impl EmbeddedStore {
         // A checkpoint first reduces the log to copy. If the tables cannot be written, the log
         // still has everything.
         if let Err(error) = self.archiver.checkpoint().await {
-            tracing::warn!(%error, "a backup goes without a checkpoint before it, and copies more of the log");
+            tracing::warn!(%error, "checkpoint before the backup failed; the backup copies more of the log");
         }
         let (sender, mut receiver) = mpsc::channel(PARTS_AHEAD);
-        let source = Source {
+        let source = SnapshotSource {
             tables: Arc::clone(&self.tables),
             spares: Arc::clone(&self.spares),
             log_directory: self.data_dir.join("log"),
@@ -91,7 +91,7 @@ impl EmbeddedStore {
         let mut put = Ok(());
         while let Some((kind, bytes)) = receiver.recv().await {
             let part = Part::of(name_of(kind, &parts), kind, &bytes);
-            put = destination.put(&part.name, &bytes).await.map_err(at_place);
+            put = destination.put(&part.name, &bytes).await.map_err(at_destination);
             if put.is_err() {
                 // Closing the channel stops the copying thread at its next part.
                 receiver.close();
@@ -134,9 +134,9 @@ impl EmbeddedStore {
         };
         let (bytes, objects) = (manifest.bytes(), manifest.parts.len() as u64 + 1);
         let encoded = Bytes::from(manifest.encode());
-        destination.put(MANIFEST, &encoded).await.map_err(at_place)?;
-        if destination.get(MANIFEST).await.map_err(at_place)? != encoded {
-            return Err(came_back_otherwise(MANIFEST));
+        destination.put(MANIFEST, &encoded).await.map_err(at_destination)?;
+        if destination.get(MANIFEST).await.map_err(at_destination)? != encoded {
+            return Err(read_back_differs(MANIFEST));
         }
         Ok(BackupReport {
             place: destination.place().to_string(),
@@ -155,26 +155,27 @@ impl EmbeddedStore {
     /// Opens the destination. Refuses one that is not empty, a relative path, and a path in the
     /// data directory.
     async fn destination_for(&self, backup: &Backup) -> Result<BackupDestination, ArchiveError> {
-        let place: BackupLocation = backup.to.parse().map_err(ArchiveError::Refused)?;
-        if let BackupLocation::Directory(directory) = &place {
+        let location: BackupLocation = backup.to.parse().map_err(ArchiveError::Refused)?;
+        if let BackupLocation::Directory(directory) = &location {
             if !directory.is_absolute() {
                 return Err(ArchiveError::Refused("a directory is named by its whole path".to_owned()));
             }
-            if lies_in(directory, &self.data_dir) {
+            if is_inside(directory, &self.data_dir) {
                 let why = "a backup in the data directory itself would be lost with it";
                 return Err(ArchiveError::Refused(why.to_owned()));
             }
         }
-        let destination = BackupDestination::open(&place, &self.archiver.settings, true).map_err(at_place)?;
-        match destination.is_empty().await.map_err(at_place)? {
+        let destination =
+            BackupDestination::open(&location, &self.archiver.settings, true).map_err(at_destination)?;
+        match destination.is_empty().await.map_err(at_destination)? {
             true => {
                 if destination.is_open_to_others() {
-                    tracing::warn!(%place, "others may look into the place of the backup; what is in it is for its owner alone");
+                    tracing::warn!(destination = %location, "backup directory is accessible to other users; restrict it to its owner");
                 }
                 Ok(destination)
             }
             false => Err(ArchiveError::Refused(format!(
-                "{place} is not empty; a backup goes to a place of its own, and none is written over"
+                "{location} is not empty; a backup goes to a place of its own, and none is written over"
             ))),
         }
     }
@@ -191,7 +192,7 @@ impl EmbeddedStore {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(StoreError::Failed(format!("{name}: {error}")).into()),
             };
-            destination.put(name, &bytes).await.map_err(at_place)?;
+            destination.put(name, &bytes).await.map_err(at_destination)?;
             parts.push(Part::of(name.to_owned(), PartKind::Key, &bytes));
         }
         Ok(())
@@ -208,9 +209,9 @@ impl EmbeddedStore {
             if stopping.load(Ordering::Relaxed) {
                 return Err(ArchiveError::Stopped);
             }
-            let bytes = destination.get(&part.name).await.map_err(at_place)?;
+            let bytes = destination.get(&part.name).await.map_err(at_destination)?;
             if part.problem_with(&bytes).is_some() {
-                return Err(came_back_otherwise(&part.name));
+                return Err(read_back_differs(&part.name));
             }
             progress.advanced(Stage::ReadingBack, done as u64 + 1, parts.len() as u64);
         }
@@ -218,7 +219,7 @@ impl EmbeddedStore {
     }
 }
 
-fn came_back_otherwise(name: &str) -> ArchiveError {
+fn read_back_differs(name: &str) -> ArchiveError {
     ArchiveError::Unavailable(format!("{name} came back otherwise than it was written; this is no backup"))
 }
 
@@ -229,26 +230,26 @@ fn name_of(kind: PartKind, before: &[Part]) -> String {
 }
 
 /// Returns whether `path` equals `directory` or is inside it. `path` need not exist.
-fn lies_in(path: &Path, directory: &Path) -> bool {
+fn is_inside(path: &Path, directory: &Path) -> bool {
     let Ok(directory) = directory.canonicalize() else { return false };
     let known = path.ancestors().find_map(|ancestor| ancestor.canonicalize().ok());
     known.is_some_and(|known| known.starts_with(directory))
 }
 
-impl Source {
-    fn copy(self) -> Result<Copied, ArchiveError> {
+impl SnapshotSource {
+    fn copy(self) -> Result<CopiedParts, ArchiveError> {
         // Hold the log segments before reading the position, so that no batch after it is deleted.
-        let held = self.spares.hold();
+        let hold = self.spares.hold();
         let engine = self.tables.current()?;
         let space = engine.space()?;
         let total = space.file_bytes.saturating_sub(space.free_bytes);
         let snapshot = engine.snapshot()?;
-        let mut copied = Copied { checkpoint: snapshot.checkpoint()?, ..Copied::default() };
+        let mut copied = CopiedParts { checkpoint: snapshot.checkpoint()?, ..CopiedParts::default() };
         self.progress.advanced(Stage::Copying, 0, total);
         self.copy_log(&snapshot, &mut copied)?;
-        drop(held);
+        drop(hold);
         copied.archived_messages = engine.cold_count()?.messages;
-        let (mut pack, mut seen, mut done) = (Pack::default(), 0, 0);
+        let (mut pack, mut seen, mut done) = (PartBuilder::default(), 0, 0);
         snapshot.rows(|table, key, row| {
             if row_problem(table, key, row).is_some() {
                 copied.damaged_rows += 1;
@@ -271,7 +272,7 @@ impl Source {
             if pack.is_full() {
                 self.give(PartKind::Rows, &mut pack)?;
             }
-            if seen % ROWS_BETWEEN_LOOKS == 0 {
+            if seen % ROWS_BETWEEN_STOP_CHECKS == 0 {
                 self.progress.advanced(Stage::Copying, done.min(total), total);
                 if self.stopping.load(Ordering::Relaxed) {
                     return Err(ArchiveError::Stopped);
@@ -286,9 +287,9 @@ impl Source {
 
     /// Copies the batches after the position. Counts messages, conversations and accounts that are
     /// not in the rows.
-    fn copy_log(&self, snapshot: &Snapshot<'_>, copied: &mut Copied) -> Result<(), ArchiveError> {
-        let mut pack = Pack::default();
-        let (mut founded, mut joined) = (HashSet::new(), HashSet::new());
+    fn copy_log(&self, snapshot: &Snapshot<'_>, copied: &mut CopiedParts) -> Result<(), ArchiveError> {
+        let mut pack = PartBuilder::default();
+        let (mut created, mut joined) = (HashSet::new(), HashSet::new());
         let durable = self.spares.durable();
         let end = log::copy(&self.log_directory, self.tag, copied.checkpoint, durable, |frame, bytes| {
             let mut reader = Reader(frame.payload);
@@ -305,9 +306,9 @@ impl Source {
                         let head = stored.map_or(Seq::ZERO, |stored| stored.conversation.head);
                         copied.messages += u64::from(seq > head);
                     }
-                    Event::Founded { conversation, .. } => {
+                    Event::Created { conversation, .. } => {
                         let is_new = snapshot.conversation(conversation.id)?.is_none();
-                        copied.conversations += u64::from(is_new && founded.insert(conversation.id));
+                        copied.conversations += u64::from(is_new && created.insert(conversation.id));
                     }
                     Event::User(user) => {
                         let is_new = snapshot.user(&user.id)?.is_none();
@@ -323,7 +324,7 @@ impl Source {
         self.give(PartKind::Log, &mut pack)
     }
 
-    fn give(&self, kind: PartKind, pack: &mut Pack) -> Result<(), ArchiveError> {
+    fn give(&self, kind: PartKind, pack: &mut PartBuilder) -> Result<(), ArchiveError> {
         if pack.is_empty() {
             return Ok(());
         }

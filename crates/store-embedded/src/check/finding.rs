@@ -46,29 +46,29 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut places = Vec::new();
+        let mut locations = Vec::new();
         if let Some(file) = &self.file {
             let offset = self.offset.filter(|offset| *offset > 0);
-            places.push(offset.map_or_else(|| file.clone(), |offset| format!("{file} at byte {offset}")));
+            locations.push(offset.map_or_else(|| file.clone(), |offset| format!("{file} at byte {offset}")));
         }
         if let Some(table) = self.table {
-            places.push(format!("table {table}, {}", self.key.as_deref().unwrap_or("?")));
+            locations.push(format!("table {table}, {}", self.key.as_deref().unwrap_or("?")));
         }
         if let Some(conversation) =
             self.conversation_id.as_ref().filter(|_| self.first_seq.is_some() || self.table.is_none())
         {
-            places.push(format!("conversation {conversation}"));
+            locations.push(format!("conversation {conversation}"));
         }
         match (self.first_seq, self.last_seq) {
-            (Some(first), Some(last)) if first != last => places.push(format!("seqs {first} to {last}")),
-            (Some(first), _) => places.push(format!("seq {first}")),
+            (Some(first), Some(last)) if first != last => locations.push(format!("seqs {first} to {last}")),
+            (Some(first), _) => locations.push(format!("seq {first}")),
             _ => {}
         }
-        write!(f, "{}: {}", places.join(", "), self.what)
+        write!(f, "{}: {}", locations.join(", "), self.what)
     }
 }
 
-/// Counts all findings and keeps the first `KEPT` of them.
+/// Counts all findings and keeps the first `MAX_KEPT` of them.
 #[derive(Debug, Default)]
 pub struct Findings {
     kept: Vec<Finding>,
@@ -77,11 +77,11 @@ pub struct Findings {
 
 impl Findings {
     /// Upper bound on the kept findings, so that a badly damaged store cannot exhaust memory.
-    const KEPT: usize = 1_000;
+    const MAX_KEPT: usize = 1_000;
 
     pub fn add(&mut self, finding: Finding) {
         self.count += 1;
-        if self.kept.len() < Findings::KEPT {
+        if self.kept.len() < Findings::MAX_KEPT {
             self.kept.push(finding);
         }
     }

@@ -16,14 +16,15 @@ pub struct Lookalikes {
 
 impl Lookalikes {
     /// Maximum number of reported groups. Further groups are ignored.
-    const KEPT: usize = 1_000;
+    const MAX_KEPT: usize = 1_000;
 
     /// Adds the id to the group of the first id that shares a skeleton with it. An id with two
     /// skeletons can be in two groups.
     pub fn add(&mut self, user: &UserId) {
         for skeleton in Skeleton::all(user.as_str()) {
             let first = self.first.entry(skeleton).or_insert_with(|| user.clone());
-            if first == user || self.groups.len() == Lookalikes::KEPT && !self.groups.contains_key(first) {
+            if first == user || self.groups.len() == Lookalikes::MAX_KEPT && !self.groups.contains_key(first)
+            {
                 continue;
             }
             self.groups.entry(first.clone()).or_default().insert(user.clone());

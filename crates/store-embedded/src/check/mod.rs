@@ -6,11 +6,11 @@
 //! mentioned conversation, only data that becomes durable together is compared: seqs, members,
 //! heads.
 
+mod conversations;
 mod finding;
 mod lookalikes;
 mod people;
 mod replay;
-mod rooms;
 mod rows;
 
 use std::io;
@@ -144,7 +144,7 @@ impl Check {
         };
         let mut replay = replay::Replay::new(&snapshot);
         match engine.log_started() {
-            Ok(true) if log::look_for_segments(log).is_ok_and(|any| !any) => {
+            Ok(true) if log::has_segments(log).is_ok_and(|any| !any) => {
                 self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
             }
             // The check of the rows reports the damaged key.
@@ -153,7 +153,7 @@ impl Check {
         }
         let data_dir = self.data_dir.clone();
         let mut wrong = Vec::new();
-        let looked = log::look(
+        let verified = log::verify(
             log,
             Some(identity.tag),
             checkpoint,
@@ -162,8 +162,8 @@ impl Check {
                 replay.batch(&frame, &relative(&data_dir, path), offset);
             },
         );
-        let count = looked.map_err(|error| CheckError::Io { path: log.to_owned(), error })?;
-        self.tell_log(wrong);
+        let count = verified.map_err(|error| CheckError::Io { path: log.to_owned(), error })?;
+        self.report_log_findings(wrong);
         (self.report.segments, self.report.batches) = (count.segments, count.batches);
         self.report.has_torn_end = count.has_torn_end;
         let unsettled = replay.end(&mut self.findings);
@@ -175,7 +175,7 @@ impl Check {
         let total = snapshot.row_count().map_err(CheckError::Tables)?;
         let mut lookalikes = Lookalikes::default();
         unsettled.users.iter().chain(&unsettled.others).for_each(|user| lookalikes.add(user));
-        let mut look = rooms::Look {
+        let mut verify = conversations::RowCheck {
             lookalikes: &mut lookalikes,
             snapshot: &snapshot,
             fingerprinter: identity.fingerprinter,
@@ -186,10 +186,10 @@ impl Check {
             progress: &*self.progress,
             total,
         };
-        look.all_rows().map_err(CheckError::Tables)?;
-        look.all_rooms().map_err(CheckError::Tables)?;
+        verify.all_rows().map_err(CheckError::Tables)?;
+        verify.all_conversations().map_err(CheckError::Tables)?;
         let cold = engine.cold_count();
-        look.cold_count(cold).map_err(CheckError::Tables)?;
+        verify.cold_count(cold).map_err(CheckError::Tables)?;
         self.report.lookalikes = lookalikes.into_groups();
         Ok(())
     }
@@ -199,11 +199,11 @@ impl Check {
         let before = self.findings.count();
         let file = self.relative(path);
         let findings = &mut self.findings;
-        let looked = pages::look(path, &mut |finding| {
+        let verified = pages::verify(path, &mut |finding| {
             findings.add(Finding::file(file.clone(), finding.offset, finding.what));
             true
         });
-        match looked {
+        match verified {
             Ok(count) => self.report.pages = count.used,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.findings.add(Finding::file(file, 0, "the tables are gone"));
@@ -217,14 +217,14 @@ impl Check {
     fn log_alone(&mut self, log: &Path) -> Result<(), CheckError> {
         let mut wrong = Vec::new();
         // The position of the tables is unknown, so missing batches at the start are no finding.
-        let looked = log::look(
+        let verified = log::verify(
             log,
             None,
             BatchNumber(u64::MAX - 1),
             &mut |found| wrong.push(found),
             &mut |_, _, _| {},
         );
-        match looked {
+        match verified {
             Ok(count) => (self.report.segments, self.report.batches) = (count.segments, count.batches),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
@@ -232,11 +232,11 @@ impl Check {
             Err(error) => return Err(CheckError::Io { path: log.to_owned(), error }),
         }
         wrong.retain(|found| found.path != log);
-        self.tell_log(wrong);
+        self.report_log_findings(wrong);
         Ok(())
     }
 
-    fn tell_log(&mut self, wrong: Vec<LogFinding>) {
+    fn report_log_findings(&mut self, wrong: Vec<LogFinding>) {
         for LogFinding { path, offset, what } in wrong {
             let file = self.relative(&path);
             self.findings.add(Finding::file(file, offset, what));

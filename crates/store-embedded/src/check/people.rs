@@ -3,15 +3,15 @@
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Person, UserId};
 
+use super::conversations::RowCheck;
 use super::finding::Finding;
-use super::rooms::Look;
 use super::rows::{first_conversation, key_text, row_problem};
 use crate::codec::archive::SegmentRow;
 use crate::codec::cold::ColdChunk;
 use crate::codec::{chunk, rows};
 use crate::tables::{TablesError, verified};
 
-impl Look<'_> {
+impl RowCheck<'_> {
     /// Checks all rows of all tables.
     pub fn all_rows(&mut self) -> Result<(), TablesError> {
         // The conversation of the previous row, and whether it exists. Rows of one conversation are
@@ -23,7 +23,7 @@ impl Look<'_> {
         let snapshot = self.snapshot;
         snapshot.rows(|table, key, stored| {
             if table != "chunks" {
-                self.looked_at(1);
+                self.count_rows(1);
             }
             // The content of chunks is checked with their conversation.
             let problem = match table {
@@ -56,23 +56,23 @@ impl Look<'_> {
                 _ => {}
             }
             let row = verified(key, stored).unwrap_or(stored);
-            let looked = match table {
+            let checked = match table {
                 "chunks" | "members" => self.belongs(table, key, &mut last),
-                "inbox" => self.line(table, key, Some(row)),
-                "pending" | "unlisted" => self.line(table, key, None),
-                "order" => self.place(key),
+                "inbox" => self.inbox_row(table, key, Some(row)),
+                "pending" | "unlisted" => self.inbox_row(table, key, None),
+                "order" => self.position(key),
                 "users" => self.account(key, row),
                 "names" => self.name(key),
                 "segments" => self.segment(key, row),
                 _ => Ok(()),
             };
-            self.or_told(looked)
+            self.report_if_damaged(checked)
         })
     }
 
     /// Turns damage that prevented a check into a finding.
-    pub(super) fn or_told(&mut self, looked: Result<(), TablesError>) -> Result<(), TablesError> {
-        match looked {
+    pub(super) fn report_if_damaged(&mut self, checked: Result<(), TablesError>) -> Result<(), TablesError> {
+        match checked {
             Err(TablesError::Damaged { table, error }) => {
                 self.findings.add(Finding::row(table, "adjacent row", error.to_string()));
                 Ok(())
@@ -94,8 +94,8 @@ impl Look<'_> {
         };
         if last.is_none_or(|(known, _)| known != id) {
             // A damaged conversation row exists.
-            let is_there = !matches!(self.snapshot.conversation(id), Ok(None));
-            *last = Some((id, is_there));
+            let exists = !matches!(self.snapshot.conversation(id), Ok(None));
+            *last = Some((id, exists));
         }
         if matches!(last, Some((_, false))) {
             let finding = Finding::row(table, key_text(table, key), "there is no such conversation");
@@ -106,7 +106,12 @@ impl Look<'_> {
 
     /// Checks an inbox, unlisted or pending row: its user is a member, and an inbox row has an
     /// `order` row.
-    fn line(&mut self, table: &'static str, key: &[u8], line: Option<&[u8]>) -> Result<(), TablesError> {
+    fn inbox_row(
+        &mut self,
+        table: &'static str,
+        key: &[u8],
+        inbox_row: Option<&[u8]>,
+    ) -> Result<(), TablesError> {
         let Ok(id) = rows::key_conversation(key) else { return Ok(()) };
         if self.unsettled.heads.contains_key(&id) {
             return Ok(());
@@ -120,32 +125,32 @@ impl Look<'_> {
             let what = "the user is no member of the conversation";
             self.findings.add(Finding::row(table, key_text(table, key), what).of(id));
         }
-        if let Some(line) = line.and_then(|line| rows::read_inbox(line).ok())
-            && !self.snapshot.has_order(&rows::order_key(&user, &line.place(id)))?
+        if let Some(inbox_row) = inbox_row.and_then(|inbox_row| rows::read_inbox(inbox_row).ok())
+            && !self.snapshot.has_order(&rows::order_key(&user, &inbox_row.position(id)))?
         {
-            let what = "the line has no place in the order";
+            let what = "the inbox row has no entry in the order";
             self.findings.add(Finding::row(table, key_text(table, key), what).of(id));
         }
         Ok(())
     }
 
     /// Checks that an `order` row has an inbox row with the same position.
-    fn place(&mut self, key: &[u8]) -> Result<(), TablesError> {
-        let Ok(place) = rows::read_place(key) else { return Ok(()) };
-        if self.unsettled.heads.contains_key(&place.id) {
+    fn position(&mut self, key: &[u8]) -> Result<(), TablesError> {
+        let Ok(position) = rows::read_inbox_position(key) else { return Ok(()) };
+        if self.unsettled.heads.contains_key(&position.id) {
             return Ok(());
         }
         let line_key = key.len().checked_sub(25).and_then(|end| key.get(..end));
-        let line_key = line_key.map(|user| [user, place.id.as_bytes()].concat()).unwrap_or_default();
-        let line = self.snapshot.line_at(&line_key)?.map(rows::read_inbox);
-        let stands_for = match line {
-            Some(Ok(line)) => line.place(place.id) == place,
+        let line_key = line_key.map(|user| [user, position.id.as_bytes()].concat()).unwrap_or_default();
+        let inbox_row = self.snapshot.line_at(&line_key)?.map(rows::read_inbox);
+        let stands_for = match inbox_row {
+            Some(Ok(inbox_row)) => inbox_row.position(position.id) == position,
             Some(Err(_)) => true,
             None => false,
         };
         if !stands_for {
-            let what = "no line of the inbox has this place";
-            self.findings.add(Finding::row("order", key_text("order", key), what).of(place.id));
+            let what = "no inbox row has this position";
+            self.findings.add(Finding::row("order", key_text("order", key), what).of(position.id));
         }
         Ok(())
     }
@@ -211,7 +216,7 @@ impl Look<'_> {
                 if header.is_cold() { ColdChunk::read(&header).map(Some) } else { Ok(None) }
             }) {
                 Ok(Some(cold)) => {
-                    refers |= cold.place.first == first && cold.place.revision == segment.revision
+                    refers |= cold.location.first == first && cold.location.revision == segment.revision
                 }
                 Ok(None) => {}
                 Err(_) => unread = true,

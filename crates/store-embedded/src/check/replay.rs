@@ -10,7 +10,7 @@ use super::finding::{Finding, Findings};
 use crate::codec::event::{self, Event};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
-use crate::log::Frame;
+use crate::log::LogFrame;
 use crate::tables::Snapshot;
 
 /// The state of the conversations and users that the log has mentioned so far.
@@ -26,7 +26,7 @@ pub struct Replay<'a> {
 
 /// The conversations and users whose rows the next start rewrites.
 #[derive(Default)]
-pub struct Unsettled {
+pub struct ChangedByLog {
     pub heads: HashMap<ConversationId, Option<Seq>>,
     pub users: HashSet<UserId>,
     /// Members and owners of profiles, who need not have an account.
@@ -39,12 +39,12 @@ impl<'a> Replay<'a> {
         Replay { snapshot, heads, users, others, findings: Vec::new() }
     }
 
-    pub fn end(self, findings: &mut Findings) -> Unsettled {
+    pub fn end(self, findings: &mut Findings) -> ChangedByLog {
         self.findings.into_iter().for_each(|finding| findings.add(finding));
-        Unsettled { heads: self.heads, users: self.users, others: self.others }
+        ChangedByLog { heads: self.heads, users: self.users, others: self.others }
     }
 
-    pub fn batch(&mut self, frame: &Frame<'_>, file: &str, offset: u64) {
+    pub fn batch(&mut self, frame: &LogFrame<'_>, file: &str, offset: u64) {
         let number = frame.number.0;
         let mut reader = Reader(frame.payload);
         let mut events = 0;
@@ -89,7 +89,7 @@ impl<'a> Replay<'a> {
                     Some(head) => Err(wrong(format!("{} comes next in this conversation", head.next()))),
                 }
             }
-            Event::Founded { conversation, members } => {
+            Event::Created { conversation, members } => {
                 self.others.extend(members.iter().map(|member| member.user.clone()));
                 let head = self.head(conversation.id).unwrap_or(Seq::ZERO);
                 self.heads.insert(conversation.id, Some(head));
@@ -105,7 +105,9 @@ impl<'a> Replay<'a> {
                 self.others.insert(user);
                 Ok(())
             }
-            Event::Marked { seat, .. } | Event::Preferred { seat, .. } => self.exists(seat.conversation),
+            Event::ReadStateChanged { membership, .. } | Event::PreferencesChanged { membership, .. } => {
+                self.exists(membership.conversation)
+            }
             Event::User(user) => {
                 self.users.insert(user.id);
                 Ok(())

@@ -2,7 +2,7 @@
 
 use bluetick_core::ConversationId;
 
-use crate::codec::archive::{Erasure, Progress, SegmentRow};
+use crate::codec::archive::{ArchiveProgress, Erasure, SegmentRow};
 use crate::codec::chunk::{self, Header};
 use crate::codec::cold::ColdChunk;
 use crate::codec::record::Record;
@@ -38,7 +38,7 @@ pub fn row_problem(table: &str, key: &[u8], stored: &[u8]) -> Option<DecodeError
                     Record::decode(line.record)?;
                 }
             }
-            "order" => drop(rows::read_place(key)?),
+            "order" => drop(rows::read_inbox_position(key)?),
             "unlisted" => drop(rows::key_conversation(key)?),
             "pending" => {
                 rows::key_conversation(key)?;
@@ -53,7 +53,7 @@ pub fn row_problem(table: &str, key: &[u8], stored: &[u8]) -> Option<DecodeError
             }
             "progress" => {
                 whole_conversation(key)?;
-                Progress::read(row)?;
+                ArchiveProgress::read(row)?;
             }
             "erasures" => drop(Erasure::read(key, row)?),
             "meta" if !is_meta_key(key) => return Err(DecodeError::Key),
@@ -94,10 +94,10 @@ pub fn key_text(table: &str, key: &[u8]) -> String {
             .map(|(id, user)| format!("{} {id}", user_of(user))),
         "order" => {
             let user = key.len().checked_sub(25).and_then(|end| key.get(..end));
-            rows::read_place(key)
+            rows::read_inbox_position(key)
                 .ok()
                 .zip(user)
-                .map(|(place, user)| format!("{} {}", user_of(user), place.id))
+                .map(|(position, user)| format!("{} {}", user_of(user), position.id))
         }
         "users" | "profiles" | "meta" => std::str::from_utf8(key).ok().map(str::to_owned),
         "names" => rows::read_name_key(key).ok().map(|(term, user)| format!("{term} {user}")),

@@ -48,7 +48,7 @@ impl SegmentRow {
 
 /// The archiving progress of a conversation. A conversation without a row has the default progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
+pub struct ArchiveProgress {
     /// Archive runs skip chunks up to this seq, because their content is archived or erased. A
     /// restore resets it to zero.
     pub moved_through: Seq,
@@ -61,7 +61,7 @@ pub struct Progress {
     pub names_raised: u32,
 }
 
-impl Progress {
+impl ArchiveProgress {
     pub fn encode(&self) -> Vec<u8> {
         seal(|out| {
             put_varint(out, self.moved_through.get());
@@ -76,9 +76,9 @@ impl Progress {
         self.names_raised + 1
     }
 
-    pub fn read(row: &[u8]) -> Result<Progress, DecodeError> {
+    pub fn read(row: &[u8]) -> Result<ArchiveProgress, DecodeError> {
         let mut reader = unseal(row)?;
-        Ok(Progress {
+        Ok(ArchiveProgress {
             moved_through: Seq::new(reader.varint()?),
             expired_through: Seq::new(reader.varint()?),
             kept_hot: reader.u8()? != 0,
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn archive_rows_match_bytes_of_version_1() {
         let segment = SegmentRow {
             last: Seq::new(1000),
             revision: 1,
@@ -233,13 +233,13 @@ mod tests {
             raw_bytes: 120_000,
         };
         assert_eq!(SegmentRow::read(&segment.encode()), Ok(segment));
-        let progress = Progress {
+        let progress = ArchiveProgress {
             moved_through: Seq::new(1000),
             expired_through: Seq::new(3),
             kept_hot: true,
             names_raised: 2,
         };
-        assert_eq!(Progress::read(&progress.encode()), Ok(progress));
+        assert_eq!(ArchiveProgress::read(&progress.encode()), Ok(progress));
         let count = ColdCount { segments: 3, messages: 3000, bytes: 1, raw_bytes: 2 };
         assert_eq!(read_count(&count_row(&count)), Ok(count));
         let erasure = Erasure {

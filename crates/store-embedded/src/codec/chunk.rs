@@ -212,7 +212,7 @@ impl Unpacked {
 
 thread_local! {
     static DECOMPRESSOR: RefCell<zstd::bulk::Decompressor<'static>> =
-        RefCell::new(zstd::bulk::Decompressor::new().expect("a decompressor needs memory only"));
+        RefCell::new(zstd::bulk::Decompressor::new().expect("creating a decompressor fails only without memory"));
 }
 
 /// Unpacks the records of a chunk whose content is in the hot store. Errors if the chunk is damaged
@@ -258,14 +258,15 @@ pub struct Packer {
 
 /// One message of a chunk.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub struct ChunkEntry<'a> {
     pub record: &'a [u8],
     pub fingerprint: Fingerprint,
 }
 
 impl Default for Packer {
     fn default() -> Packer {
-        let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL).expect("a compressor needs memory only");
+        let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)
+            .expect("creating a compressor fails only without memory");
         Packer { zstd, raw: Vec::new() }
     }
 }
@@ -273,7 +274,13 @@ impl Default for Packer {
 impl Packer {
     /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to
     /// the last entry. Panics unless `entries` has 1 to 64 elements.
-    pub fn pack(&mut self, entries: &[Entry<'_>], newest: Timestamp, notices_before: u64, out: &mut Vec<u8>) {
+    pub fn pack(
+        &mut self,
+        entries: &[ChunkEntry<'_>],
+        newest: Timestamp,
+        notices_before: u64,
+        out: &mut Vec<u8>,
+    ) {
         assert!((1..=CAPACITY).contains(&entries.len()), "a chunk holds 1 to 64 messages");
         self.raw.clear();
         for entry in entries {
@@ -282,7 +289,7 @@ impl Packer {
         }
         let packing = if self.raw.len() < PLAIN_BELOW_BYTES { PLAIN } else { ZSTD };
         let prints = entries.iter().map(|entry| entry.fingerprint);
-        let facts = Facts { packing, raw_bytes: self.raw.len(), newest, notices_before };
+        let facts = HeaderFields { packing, raw_bytes: self.raw.len(), newest, notices_before };
         put_chunk(out, prints, facts, |out| match packing {
             PLAIN => out.extend_from_slice(&self.raw),
             _ => compress(&mut self.zstd, &self.raw, out),
@@ -291,7 +298,7 @@ impl Packer {
 }
 
 /// The header fields besides the fingerprints.
-pub(super) struct Facts {
+pub(super) struct HeaderFields {
     pub packing: u8,
     pub raw_bytes: usize,
     pub newest: Timestamp,
@@ -302,13 +309,13 @@ pub(super) struct Facts {
 pub(super) fn put_chunk(
     out: &mut Vec<u8>,
     prints: impl ExactSizeIterator<Item = Fingerprint>,
-    facts: Facts,
+    facts: HeaderFields,
     put_body: impl FnOnce(&mut Vec<u8>),
 ) {
     let start = out.len();
     let count = u8::try_from(prints.len()).expect("a chunk holds 1 to 64 messages");
     out.extend_from_slice(&[KEYED_VERSION, count, facts.packing, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    out.extend_from_slice(&u32::try_from(facts.raw_bytes).expect("64 records are small").to_le_bytes());
+    out.extend_from_slice(&u32::try_from(facts.raw_bytes).expect("64 records are below 4 GiB").to_le_bytes());
     out.extend_from_slice(&facts.newest.millis().to_le_bytes());
     out.extend_from_slice(&facts.notices_before.to_le_bytes());
     debug_assert_eq!(out.len() - start, HEADER_BYTES);
@@ -341,7 +348,7 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .zip(1..)
-            .map(|(record, number)| Entry { record, fingerprint: Fingerprint(number) })
+            .map(|(record, number)| ChunkEntry { record, fingerprint: Fingerprint(number) })
             .collect();
         let mut out = b"before".to_vec();
         Packer::default().pack(&entries, Timestamp::from_millis(records.len() as i64), 5, &mut out);
@@ -349,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_version_3() {
+    fn chunk_header_matches_bytes_of_version_3() {
         let chunk = pack(&[b"one".to_vec(), b"two".to_vec()]);
         assert_eq!(hex(&chunk[..4]), "03020000");
         assert_eq!(
@@ -360,9 +367,9 @@ mod tests {
     }
 
     #[test]
-    fn notices_are_counted_from_the_header() {
+    fn notice_count_comes_from_the_header() {
         let prints = [7, 0, 0, 9].map(Fingerprint);
-        let entries = prints.map(|fingerprint| Entry { record: b"x", fingerprint });
+        let entries = prints.map(|fingerprint| ChunkEntry { record: b"x", fingerprint });
         let mut chunk = Vec::new();
         Packer::default().pack(&entries, Timestamp::default(), 100, &mut chunk);
         let header = Header::read(&chunk).unwrap();
@@ -370,13 +377,13 @@ mod tests {
     }
 
     #[test]
-    fn a_few_short_messages_stay_plain_and_more_are_compressed() {
+    fn small_chunk_stays_plain_and_large_chunk_is_compressed() {
         let packing_of = |count: usize| pack(&vec![b"see you tomorrow at the station".to_vec(); count])[2];
         assert_eq!((packing_of(3), packing_of(40)), (PLAIN, ZSTD));
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_is_seen() {
+    fn flipped_bit_anywhere_in_chunk_is_an_error() {
         let chunk = pack(&[b"a record of some length".to_vec(), b"and another one".to_vec()]);
         for bit in 0..chunk.len() * 8 {
             let mut damaged = chunk.clone();
@@ -386,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn fingerprints_tell_senders_and_spellings_apart() {
+    fn fingerprint_differs_by_sender_and_spelling() {
         let of = |sender: &str, id: &str| Fingerprinter([7; 16]).of(sender, &MessageId::from_stored(id));
         let id = "0190b2a4-7c1e-7000-8000-0123456789ab";
         assert_eq!(of("alice", id), of("alice", id));
@@ -395,14 +402,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_of_a_known_message_never_changes() {
+    fn fingerprint_of_known_message_never_changes() {
         let print = Fingerprinter([7; 16]).of("alice", &MessageId::from_stored("m1"));
         assert_eq!(print, Fingerprint(4137210629));
     }
 
     proptest! {
         #[test]
-        fn chunks_come_back(records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..=CAPACITY)) {
+        fn chunk_round_trips_its_records(records in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..=CAPACITY)) {
             let chunk = pack(&records);
             let header = Header::read(&chunk).unwrap();
             prop_assert_eq!(header.fingerprints().map(|print| print.0 as usize).collect::<Vec<_>>(), (1..=records.len()).collect::<Vec<_>>());
@@ -412,7 +419,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+        fn reading_arbitrary_bytes_as_chunk_never_panics(bytes: Vec<u8>) {
             if let Ok(header) = Header::read(&bytes) {
                 let _ = unpack(&header);
             }

@@ -15,14 +15,14 @@
 use bluetick_archive::{BlockRef, SegmentRef};
 use bluetick_core::Seq;
 
-use super::chunk::{self, COLD, Facts, Fingerprint, Fingerprinter, Header, Unpacked};
+use super::chunk::{self, COLD, Fingerprint, Fingerprinter, Header, HeaderFields, Unpacked};
 use super::record::Record;
 use super::{DecodeError, Reader, put_varint};
 
 /// The part of an archived chunk that stays in the hot store.
 #[derive(Debug)]
 pub struct ColdChunk {
-    pub place: SegmentRef,
+    pub location: SegmentRef,
     /// The records, without their content.
     pub stubs: Unpacked,
     hashes: Vec<u64>,
@@ -34,7 +34,7 @@ impl ColdChunk {
             return Err(DecodeError::Unknown { what: "packing", value: header.packing.into() });
         }
         let mut reader = Reader(header.checked_body()?);
-        let place = read_place(&mut reader)?;
+        let location = read_location(&mut reader)?;
         let raw = chunk::decompress(reader.rest(), header.raw_bytes)?;
         let mut stubs = Reader(&raw);
         let mut records = Vec::with_capacity(header.count);
@@ -45,7 +45,7 @@ impl ColdChunk {
         if !stubs.is_empty() {
             return Err(DecodeError::Malformed("a chunk's count"));
         }
-        Ok(ColdChunk { place, stubs: Unpacked::new(raw, records), hashes })
+        Ok(ColdChunk { location, stubs: Unpacked::new(raw, records), hashes })
     }
 
     /// Returns a record without its content, and the hash of the content.
@@ -53,14 +53,14 @@ impl ColdChunk {
         Some((self.stubs.get(index)?, *self.hashes.get(index)?))
     }
 
-    pub fn cells(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
         self.stubs.records().zip(self.hashes.iter().copied())
     }
 }
 
-fn read_place(reader: &mut Reader<'_>) -> Result<SegmentRef, DecodeError> {
+fn read_location(reader: &mut Reader<'_>) -> Result<SegmentRef, DecodeError> {
     let small =
-        |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a place in the archive"));
+        |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a location in the archive"));
     Ok(SegmentRef {
         first: Seq::new(reader.varint()?),
         last: Seq::new(reader.varint()?),
@@ -95,30 +95,41 @@ pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
 const SHARED_PAGE_BYTES: usize = 2_000;
 
 /// Chunks with their first seqs.
-pub type Parts = Vec<(Seq, Vec<u8>)>;
+pub type PackedChunks = Vec<(Seq, Vec<u8>)>;
 
 /// Builds the archived form of the chunk with this header. Returns one chunk, or several if a
 /// single row would waste most of a page. Panics unless `stubs` has one entry for each message.
-pub fn pack(first: Seq, header: &Header<'_>, place: &SegmentRef, stubs: &[(Vec<u8>, u64)]) -> Parts {
+pub fn pack(
+    first: Seq,
+    header: &Header<'_>,
+    location: &SegmentRef,
+    stubs: &[(Vec<u8>, u64)],
+) -> PackedChunks {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
     assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
     let mut parts = Vec::with_capacity(1);
-    let whole = Part { first, place: *place, notices_before: header.notices_before, prints: &prints, stubs };
+    let whole = ColdPart {
+        first,
+        location: *location,
+        notices_before: header.notices_before,
+        prints: &prints,
+        stubs,
+    };
     whole.pack_into(header, &mut parts);
     parts
 }
 
 /// A run of consecutive messages of a chunk.
-struct Part<'a> {
+struct ColdPart<'a> {
     first: Seq,
-    place: SegmentRef,
+    location: SegmentRef,
     notices_before: u64,
     prints: &'a [Fingerprint],
     stubs: &'a [(Vec<u8>, u64)],
 }
 
-impl Part<'_> {
-    fn pack_into(&self, header: &Header<'_>, parts: &mut Parts) {
+impl ColdPart<'_> {
+    fn pack_into(&self, header: &Header<'_>, parts: &mut PackedChunks) {
         let packed = self.pack(header);
         let count = self.stubs.len();
         if packed.len() <= SHARED_PAGE_BYTES || count == 1 {
@@ -127,19 +138,19 @@ impl Part<'_> {
         let (prints, later_prints) = self.prints.split_at(count / 2);
         let (stubs, later_stubs) = self.stubs.split_at(count / 2);
         let notices = prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64;
-        let later = Part {
+        let later = ColdPart {
             first: self.first.plus(stubs.len() as u64),
-            place: SegmentRef { index: self.place.index + stubs.len() as u32, ..self.place },
+            location: SegmentRef { index: self.location.index + stubs.len() as u32, ..self.location },
             notices_before: self.notices_before + notices,
             prints: later_prints,
             stubs: later_stubs,
         };
-        Part { prints, stubs, ..*self }.pack_into(header, parts);
+        ColdPart { prints, stubs, ..*self }.pack_into(header, parts);
         later.pack_into(header, parts);
     }
 
     fn pack(&self, header: &Header<'_>) -> Vec<u8> {
-        let Part { place, prints, stubs, notices_before, .. } = self;
+        let ColdPart { location, prints, stubs, notices_before, .. } = self;
         let mut raw = Vec::new();
         for (stub, _) in *stubs {
             put_varint(&mut raw, stub.len() as u64);
@@ -148,7 +159,7 @@ impl Part<'_> {
         for (_, hash) in *stubs {
             raw.extend_from_slice(&hash.to_le_bytes());
         }
-        let facts = Facts {
+        let facts = HeaderFields {
             packing: COLD,
             raw_bytes: raw.len(),
             newest: header.newest_received_at,
@@ -156,16 +167,17 @@ impl Part<'_> {
         };
         let mut out = Vec::new();
         chunk::put_chunk(&mut out, prints.iter().copied(), facts, |out| {
-            put_varint(out, place.first.get());
-            put_varint(out, place.last.get());
-            put_varint(out, place.revision.into());
-            put_varint(out, place.block.offset);
-            put_varint(out, place.block.length.into());
-            put_varint(out, place.block.raw_length.into());
-            out.extend_from_slice(&place.block.checksum.to_le_bytes());
-            put_varint(out, place.index.into());
+            put_varint(out, location.first.get());
+            put_varint(out, location.last.get());
+            put_varint(out, location.revision.into());
+            put_varint(out, location.block.offset);
+            put_varint(out, location.block.length.into());
+            put_varint(out, location.block.raw_length.into());
+            out.extend_from_slice(&location.block.checksum.to_le_bytes());
+            put_varint(out, location.index.into());
             // The row is written once and kept for long, so a slow level pays off.
-            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL).expect("a compressor needs memory only");
+            let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL)
+                .expect("creating a compressor fails only without memory");
             chunk::compress(&mut zstd, &raw, out);
         });
         out
@@ -179,7 +191,7 @@ const STUB_LEVEL: i32 = 9;
 mod tests {
     use bluetick_core::{ContentType, Timestamp};
 
-    use super::super::chunk::{Entry, Packer};
+    use super::super::chunk::{ChunkEntry, Packer};
     use super::*;
 
     const HASHER: Fingerprinter = Fingerprinter([7; 16]);
@@ -203,14 +215,14 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .zip([9, 0, 8])
-            .map(|(record, print)| Entry { record, fingerprint: Fingerprint(print) })
+            .map(|(record, print)| ChunkEntry { record, fingerprint: Fingerprint(print) })
             .collect();
         let mut chunk = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut chunk);
         chunk
     }
 
-    fn place() -> SegmentRef {
+    fn location() -> SegmentRef {
         let block = BlockRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
         SegmentRef { first: Seq::new(1), last: Seq::new(1_000), revision: 2, block, index: 64 }
     }
@@ -220,13 +232,13 @@ mod tests {
         let header = Header::read(&hot).unwrap();
         let unpacked = chunk::unpack(&header).unwrap();
         let stubs: Vec<_> = unpacked.records().map(|record| stub_of(record, &HASHER).unwrap()).collect();
-        let mut parts = pack(Seq::new(65), &header, &place(), &stubs);
+        let mut parts = pack(Seq::new(65), &header, &location(), &stubs);
         assert_eq!(parts.len(), 1);
         parts.remove(0).1
     }
 
     #[test]
-    fn what_would_waste_a_page_is_cut_and_every_message_keeps_its_place() {
+    fn large_cold_chunk_is_split_and_keeps_every_location() {
         let records: Vec<Vec<u8>> = (0..64).map(|number| record(number * 7_919, "words")).collect();
         // Incompressible bytes, and every fifth message is a notice.
         let mut dice = 1u64;
@@ -245,12 +257,12 @@ mod tests {
         let entries: Vec<_> = records
             .iter()
             .enumerate()
-            .map(|(number, record)| Entry { record, fingerprint: print(number) })
+            .map(|(number, record)| ChunkEntry { record, fingerprint: print(number) })
             .collect();
         let mut hot = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut hot);
         let header = Header::read(&hot).unwrap();
-        let parts = pack(Seq::new(65), &header, &place(), &stubs);
+        let parts = pack(Seq::new(65), &header, &location(), &stubs);
         assert!(parts.len() > 1);
         let mut number = 0;
         for (first, bytes) in &parts {
@@ -258,8 +270,8 @@ mod tests {
             assert_eq!(first.get(), 65 + number as u64);
             let part = Header::read(bytes).unwrap();
             let chunk = ColdChunk::read(&part).unwrap();
-            assert_eq!(chunk.place.index as usize, place().index as usize + number);
-            for (index, (stub, hash)) in chunk.cells().enumerate() {
+            assert_eq!(chunk.location.index as usize, location().index as usize + number);
+            for (index, (stub, hash)) in chunk.entries().enumerate() {
                 assert_eq!((stub, hash), (&stubs[number].0[..], stubs[number].1));
                 assert_eq!(part.notices_through(index), header.notices_through(number));
                 number += 1;
@@ -269,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_but_the_content_stays() {
+    fn cold_chunk_keeps_everything_except_content() {
         let (hot, cold) = (hot(), cold());
         let (before, after) = (Header::read(&hot).unwrap(), Header::read(&cold).unwrap());
         assert_eq!((after.is_cold(), chunk::is_cold(&cold), chunk::is_cold(&hot)), (true, true, false));
@@ -278,8 +290,8 @@ mod tests {
         assert_eq!(after.notices_through(2), before.notices_through(2));
         assert!(after.fingerprints().eq(before.fingerprints()));
         let read = ColdChunk::read(&after).unwrap();
-        assert_eq!(read.place, place());
-        for ((stub, hash), number) in read.cells().zip(1..) {
+        assert_eq!(read.location, location());
+        for ((stub, hash), number) in read.entries().zip(1..) {
             let (stub, whole) = (
                 Record::decode(stub).unwrap(),
                 record(number, ["", "one", "two words", ""][number as usize]),
@@ -291,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_anywhere_is_seen() {
+    fn flipped_bit_anywhere_in_cold_chunk_is_an_error() {
         let chunk = cold();
         for bit in 0..chunk.len() * 8 {
             let mut damaged = chunk.clone();
@@ -301,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_erased_keeps_its_place_and_loses_its_content() {
+    fn erased_record_keeps_its_fields_and_loses_its_content() {
         let erased = erased(&record(2, "two words")).unwrap();
         let read = Record::decode(&erased).unwrap();
         assert_eq!((read.content, read.content_type, read.sender), ("", ContentType::Erased, "alice"));

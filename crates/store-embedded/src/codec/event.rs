@@ -14,12 +14,12 @@ use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, record, vari
 
 // Event kinds in the log. They are stored, so their values must never change.
 const MESSAGE: u8 = 1;
-const FOUNDED: u8 = 2;
+const CREATED: u8 = 2;
 const JOINED: u8 = 3;
 const LEFT: u8 = 4;
 const USER: u8 = 5;
-const MARKED: u8 = 6;
-const PREFERRED: u8 = 7;
+const READ_STATE: u8 = 6;
+const PREFERENCES: u8 = 7;
 const PROFILE: u8 = 8;
 
 /// One decoded event.
@@ -30,7 +30,7 @@ pub enum Event<'a> {
         seq: Seq,
         record: &'a [u8],
     },
-    Founded {
+    Created {
         conversation: Conversation,
         members: Members,
     },
@@ -39,14 +39,14 @@ pub enum Event<'a> {
         change: MembershipChange,
     },
     User(User),
-    /// A member's read state is at least this. A reply has no `Marked` event: its read state
+    /// A member's read state is at least this. A reply has no `ReadStateChanged` event: its read state
     /// follows from the message.
-    Marked {
-        seat: Seat,
+    ReadStateChanged {
+        membership: MembershipRef,
         member_state: MemberState,
     },
-    Preferred {
-        seat: Seat,
+    PreferencesChanged {
+        membership: MembershipRef,
         preferences: Preferences,
     },
     Profile {
@@ -58,7 +58,7 @@ pub enum Event<'a> {
 /// Identifies one membership. A user who leaves and rejoins gets another `joined_seq`, so events of
 /// the old membership do not apply to the new one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct MembershipRef {
     pub conversation: ConversationId,
     pub user: UserId,
     pub joined_seq: Seq,
@@ -94,7 +94,7 @@ fn put_message_head(out: &mut Vec<u8>, conversation: ConversationId, seq: Seq, r
     put_varint(out, seq.get());
 }
 
-pub fn put_founded(out: &mut Vec<u8>, conversation: &Conversation, members: &Members) {
+pub fn put_created(out: &mut Vec<u8>, conversation: &Conversation, members: &Members) {
     let mut body = Vec::new();
     body.extend_from_slice(conversation.id.as_bytes());
     super::rows::put_facts(&mut body, conversation);
@@ -102,7 +102,7 @@ pub fn put_founded(out: &mut Vec<u8>, conversation: &Conversation, members: &Mem
     for member in members {
         put_member(&mut body, member);
     }
-    put_event(out, FOUNDED, &body);
+    put_event(out, CREATED, &body);
 }
 
 pub fn put_membership(out: &mut Vec<u8>, conversation: ConversationId, change: &MembershipChange) {
@@ -128,29 +128,29 @@ pub fn put_user(out: &mut Vec<u8>, user: &User) {
 }
 
 /// Writes a read state. Does not write the preferences in `member_state`, which have their own event.
-pub fn put_marked(out: &mut Vec<u8>, seat: &Seat, member_state: &MemberState) {
-    let mut body = seat_bytes(seat);
+pub fn put_read_state(out: &mut Vec<u8>, membership: &MembershipRef, member_state: &MemberState) {
+    let mut body = membership_bytes(membership);
     super::rows::put_progress(&mut body, member_state);
-    put_event(out, MARKED, &body);
+    put_event(out, READ_STATE, &body);
 }
 
-pub fn put_preferred(out: &mut Vec<u8>, seat: &Seat, preferences: Preferences) {
-    let mut body = seat_bytes(seat);
+pub fn put_preferences_changed(out: &mut Vec<u8>, membership: &MembershipRef, preferences: Preferences) {
+    let mut body = membership_bytes(membership);
     body.push(super::rows::preference_bits(preferences));
-    put_event(out, PREFERRED, &body);
+    put_event(out, PREFERENCES, &body);
 }
 
-fn seat_bytes(seat: &Seat) -> Vec<u8> {
-    let mut body = seat.conversation.as_bytes().to_vec();
-    put_bytes(&mut body, seat.user.as_str().as_bytes());
-    put_varint(&mut body, seat.joined_seq.get());
+fn membership_bytes(membership: &MembershipRef) -> Vec<u8> {
+    let mut body = membership.conversation.as_bytes().to_vec();
+    put_bytes(&mut body, membership.user.as_str().as_bytes());
+    put_varint(&mut body, membership.joined_seq.get());
     body
 }
 
-fn read_seat(reader: &mut Reader<'_>) -> Result<Seat, DecodeError> {
+fn read_membership_ref(reader: &mut Reader<'_>) -> Result<MembershipRef, DecodeError> {
     let conversation = read_conversation_id(reader)?;
     let user = read_user_id(reader)?;
-    Ok(Seat { conversation, user, joined_seq: Seq::new(reader.varint()?) })
+    Ok(MembershipRef { conversation, user, joined_seq: Seq::new(reader.varint()?) })
 }
 
 pub fn put_profile(out: &mut Vec<u8>, user: &UserId, profile: &Profile) {
@@ -178,12 +178,12 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
             let seq = Seq::new(body.varint()?);
             Event::Message { conversation, seq, record: body.rest() }
         }
-        FOUNDED => {
+        CREATED => {
             let id = read_conversation_id(&mut body)?;
             let conversation = super::rows::read_facts(&mut body, id)?;
             let count = body.varint()?;
             let members = (0..count).map(|_| read_member(&mut body)).collect::<Result<_, _>>()?;
-            Event::Founded { conversation, members: Members::from_unsorted(members) }
+            Event::Created { conversation, members: Members::from_unsorted(members) }
         }
         JOINED => {
             let conversation = read_conversation_id(&mut body)?;
@@ -202,13 +202,13 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
             let id = read_user_id(&mut body)?;
             Event::User(super::rows::read_user(&mut body, id)?)
         }
-        MARKED => {
-            let seat = read_seat(&mut body)?;
-            Event::Marked { seat, member_state: super::rows::read_progress(&mut body)? }
+        READ_STATE => {
+            let membership = read_membership_ref(&mut body)?;
+            Event::ReadStateChanged { membership, member_state: super::rows::read_progress(&mut body)? }
         }
-        PREFERRED => {
-            let seat = read_seat(&mut body)?;
-            Event::Preferred { seat, preferences: super::rows::read_preferences(body.u8()?)? }
+        PREFERENCES => {
+            let membership = read_membership_ref(&mut body)?;
+            Event::PreferencesChanged { membership, preferences: super::rows::read_preferences(body.u8()?)? }
         }
         PROFILE => {
             let user = read_user_id(&mut body)?;
@@ -272,7 +272,7 @@ mod tests {
 
     fn all_events(out: &mut Vec<u8>) {
         put_message(out, ConversationId::group([1; 15]), Seq::new(300), b"record");
-        put_founded(out, &conversation(), &Members::founding(&user("alice"), &[user("bob")]));
+        put_created(out, &conversation(), &Members::founding(&user("alice"), &[user("bob")]));
         let member = Member { user: user("carol"), role: Role::Member, joined_seq: Seq::new(2) };
         put_membership(out, ConversationId::group([1; 15]), &MembershipChange::Joined(member));
         let left = MembershipChange::Left { user: user("alice"), new_admin: Some(user("bob")) };
@@ -289,10 +289,10 @@ mod tests {
         let member_state =
             MemberState { delivered: Seq::new(300), read: Seq::new(2), ..MemberState::default() };
         let conversation = ConversationId::group([1; 15]);
-        let seat = Seat { conversation, user: user("bob"), joined_seq: Seq::new(7) };
-        put_marked(out, &seat, &member_state);
+        let membership = MembershipRef { conversation, user: user("bob"), joined_seq: Seq::new(7) };
+        put_read_state(out, &membership, &member_state);
         let preferences = Preferences { pinned: true, ..Preferences::default() };
-        put_preferred(out, &seat, preferences);
+        put_preferences_changed(out, &membership, preferences);
         let profile = Profile {
             last_seen_at: Some(Timestamp::from_millis(3)),
             hides_presence: true,
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn events_match_bytes_of_version_1() {
         let mut out = Vec::new();
         all_events(&mut out);
         assert_eq!(
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn events_come_back_in_order() {
+    fn events_round_trip_in_order() {
         let mut out = Vec::new();
         all_events(&mut out);
         let mut reader = Reader(&out);
@@ -320,11 +320,15 @@ mod tests {
         while let Some(event) = next_event(&mut reader).unwrap() {
             kinds.push(match event {
                 Event::Message { seq, record, .. } => format!("message {seq} {}", record.len()),
-                Event::Founded { members, .. } => format!("founded by {}", members.len()),
+                Event::Created { members, .. } => format!("founded by {}", members.len()),
                 Event::Membership { change, .. } => format!("{change:?}"),
                 Event::User(user) => format!("user {}", user.id),
-                Event::Marked { seat, member_state } => format!("{seat:?} {member_state:?}"),
-                Event::Preferred { seat, preferences } => format!("{seat:?} {preferences:?}"),
+                Event::ReadStateChanged { membership, member_state } => {
+                    format!("{membership:?} {member_state:?}")
+                }
+                Event::PreferencesChanged { membership, preferences } => {
+                    format!("{membership:?} {preferences:?}")
+                }
                 Event::Profile { user, profile } => format!("{user} {profile:?}"),
             });
         }
@@ -335,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+        fn reading_arbitrary_bytes_as_events_never_panics(bytes: Vec<u8>) {
             let mut reader = Reader(&bytes);
             while let Ok(Some(_)) = next_event(&mut reader) {}
         }

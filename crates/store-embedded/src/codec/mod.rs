@@ -153,7 +153,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_come_back(value: u64, signed: i64) {
+        fn numbers_round_trip(value: u64, signed: i64) {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             prop_assert_eq!(out.len(), varint_length(value));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_varint_that_never_ends_is_refused() {
+    fn endless_varint_is_refused() {
         assert_eq!(Reader(&[0xff; 11]).varint(), Err(DecodeError::Malformed("a varint")));
         assert_eq!(Reader(&[0xff; 3]).varint(), Err(DecodeError::Short));
     }

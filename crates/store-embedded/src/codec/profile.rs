@@ -45,17 +45,17 @@ pub fn read_profile(reader: &mut Reader<'_>) -> Result<Profile, DecodeError> {
     }
     let hides_presence = bits & HIDES_PRESENCE != 0;
     if bits & HAS_REVOCATIONS == 0 {
-        let is_there = !reader.is_empty();
-        let last_seen_at = is_there.then(|| read_timestamp(reader)).transpose()?;
+        let exists = !reader.is_empty();
+        let last_seen_at = exists.then(|| read_timestamp(reader)).transpose()?;
         return Ok(Profile { last_seen_at, hides_presence, revocations: Revocations::default() });
     }
-    let last_seen_at = read_moment_if_any(reader)?;
-    let through = read_moment_if_any(reader)?;
+    let last_seen_at = read_optional_timestamp(reader)?;
+    let through = read_optional_timestamp(reader)?;
     let tokens = (0..reader.varint()?).map(|_| read_void_token(reader)).collect::<Result<_, _>>()?;
     Ok(Profile { last_seen_at, hides_presence, revocations: Revocations::new(through, tokens) })
 }
 
-fn read_moment_if_any(reader: &mut Reader<'_>) -> Result<Option<Timestamp>, DecodeError> {
+fn read_optional_timestamp(reader: &mut Reader<'_>) -> Result<Option<Timestamp>, DecodeError> {
     match reader.u8()? {
         0 => Ok(None),
         1 => read_timestamp(reader).map(Some),
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_profile_with_and_without_void_tokens() {
+    fn profile_with_and_without_revoked_tokens_matches_stored_bytes() {
         let mut profile = Profile::default();
         assert_eq!(bytes(&profile), "00");
         profile.hides_presence = true;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_of_a_later_version_is_not_guessed_at() {
+    fn profile_of_later_version_is_refused() {
         assert!(read_profile(&mut Reader(&[4])).is_err());
         assert!(read_profile(&mut Reader(&[2, 2])).is_err());
         assert!(read_profile(&mut Reader(&[2, 0, 0, 1, 7])).is_err(), "half a token");

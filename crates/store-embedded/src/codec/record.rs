@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn records_match_bytes_of_version_1() {
         let record = Record {
             received_at: Timestamp::from_millis(1_713_087_600_000),
             timestamp: Timestamp::from_millis(1_713_087_599_990),
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn every_cut_of_a_record_is_an_error_or_a_shorter_text() {
+    fn truncated_record_is_an_error_or_a_shorter_text() {
         let mut bytes = Vec::new();
         Record {
             received_at: Timestamp::from_millis(1),
@@ -207,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn records_come_back(received_at: i64, timestamp: i64, id in "[!-~]{1,128}", content in ".*", kind in "[a-z]{1,64}") {
+        fn record_round_trips(received_at: i64, timestamp: i64, id in "[!-~]{1,128}", content in ".*", kind in "[a-z]{1,64}") {
             round_trip(&Record {
                 received_at: Timestamp::from_millis(received_at),
                 timestamp: Timestamp::from_millis(timestamp),
@@ -219,7 +219,7 @@ mod tests {
         }
 
         #[test]
-        fn the_length_of_a_record_is_known_before_it_is_written(received_at: i64, timestamp: i64, id in "[!-~]{1,128}", content in ".*", kind in "[a-z]{1,64}") {
+        fn computed_record_length_equals_encoded_length(received_at: i64, timestamp: i64, id in "[!-~]{1,128}", content in ".*", kind in "[a-z]{1,64}") {
             let append = Append {
                 conversation: ConversationId::group([1; 15]),
                 sender: "alice".parse().unwrap(),
@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+        fn decoding_arbitrary_bytes_as_record_never_panics(bytes: Vec<u8>) {
             let _ = Record::decode(&bytes);
         }
     }

@@ -70,15 +70,15 @@ pub fn inbox_key(user: &UserId, conversation: ConversationId) -> Vec<u8> {
 }
 
 /// (user, shelf, latest first, conversation): the keys of a user sort in inbox order.
-pub fn order_key(user: &UserId, place: &InboxKey) -> Vec<u8> {
-    order_key_in(&user_prefix(user), place)
+pub fn order_key(user: &UserId, position: &InboxKey) -> Vec<u8> {
+    order_key_in(&user_prefix(user), position)
 }
 
 /// Like [`order_key`], with the user part of the key already encoded.
-pub fn order_key_in(user: &[u8], place: &InboxKey) -> Vec<u8> {
+pub fn order_key_in(user: &[u8], position: &InboxKey) -> Vec<u8> {
     let mut key = Vec::with_capacity(user.len() + 25);
     key.extend_from_slice(user);
-    put_place(&mut key, place);
+    put_inbox_position(&mut key, position);
     key
 }
 
@@ -113,25 +113,25 @@ pub fn read_name_key(key: &[u8]) -> Result<(&str, UserId), DecodeError> {
     Ok((term, UserId::from_stored(user).map_err(|_| DecodeError::Malformed("a name's key"))?))
 }
 
-fn put_place(key: &mut Vec<u8>, place: &InboxKey) {
-    key.push(shelf_code(place.shelf));
+fn put_inbox_position(key: &mut Vec<u8>, position: &InboxKey) {
+    key.push(section_code(position.shelf));
     // Maps signed order to unsigned order, then inverts it to put the latest first.
-    let descending = !(place.last_at.millis().cast_unsigned() ^ (1 << 63));
+    let descending = !(position.last_at.millis().cast_unsigned() ^ (1 << 63));
     key.extend_from_slice(&descending.to_be_bytes());
-    key.extend_from_slice(place.id.as_bytes());
+    key.extend_from_slice(position.id.as_bytes());
 }
 
 /// Reads the position from an `order` key. Ignores the user part.
-pub fn read_place(key: &[u8]) -> Result<InboxKey, DecodeError> {
-    let (_, place) = key.split_last_chunk::<25>().ok_or(DecodeError::Short)?;
-    let mut reader = Reader(place);
-    let shelf = read_shelf(reader.u8()?)?;
+pub fn read_inbox_position(key: &[u8]) -> Result<InboxKey, DecodeError> {
+    let (_, position) = key.split_last_chunk::<25>().ok_or(DecodeError::Short)?;
+    let mut reader = Reader(position);
+    let shelf = read_section(reader.u8()?)?;
     let descending = u64::from_be_bytes(reader.array()?);
     let last_at = Timestamp::from_millis((!descending ^ (1 << 63)).cast_signed());
     Ok(InboxKey { shelf, last_at, id: super::event::read_conversation_id(&mut reader)? })
 }
 
-fn shelf_code(shelf: InboxSection) -> u8 {
+fn section_code(shelf: InboxSection) -> u8 {
     match shelf {
         InboxSection::Pinned => 0,
         InboxSection::Ordinary => 1,
@@ -139,10 +139,10 @@ fn shelf_code(shelf: InboxSection) -> u8 {
     }
 }
 
-fn read_shelf(code: u8) -> Result<InboxSection, DecodeError> {
+fn read_section(code: u8) -> Result<InboxSection, DecodeError> {
     InboxSection::ALL
         .into_iter()
-        .find(|shelf| shelf_code(*shelf) == code)
+        .find(|shelf| section_code(*shelf) == code)
         .ok_or(DecodeError::Unknown { what: "shelf", value: code.into() })
 }
 
@@ -343,21 +343,21 @@ pub struct InboxRow<'a> {
 impl InboxRow<'_> {
     pub fn encode(&self) -> Vec<u8> {
         seal(|out| {
-            out.push(shelf_code(self.shelf));
+            out.push(section_code(self.shelf));
             put_varint(out, self.last_seq.get());
             put_timestamp(out, self.last_at);
             out.extend_from_slice(self.record);
         })
     }
 
-    pub fn place(&self, id: ConversationId) -> InboxKey {
+    pub fn position(&self, id: ConversationId) -> InboxKey {
         InboxKey { shelf: self.shelf, last_at: self.last_at, id }
     }
 }
 
 pub fn read_inbox(row: &[u8]) -> Result<InboxRow<'_>, DecodeError> {
     let mut reader = unseal(row)?;
-    let shelf = read_shelf(reader.u8()?)?;
+    let shelf = read_section(reader.u8()?)?;
     let last_seq = Seq::new(reader.varint()?);
     let last_at = Timestamp::from_millis(reader.signed()?);
     Ok(InboxRow { last_seq, last_at, shelf, record: reader.rest() })
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_3() {
+    fn rows_match_bytes_of_version_3() {
         let conversation = Conversation {
             id: ConversationId::group([1; 15]),
             title: Some("Tea".parse().unwrap()),
@@ -422,14 +422,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_version_2_is_read() {
+    fn row_of_version_2_is_readable() {
         let row = [2, 0xac, 2];
         let sealed = [&row[..], &crc32fast::hash(&row).to_le_bytes()].concat();
         assert_eq!(read_pending(&sealed), Ok(Seq::new(300)));
     }
 
     #[test]
-    fn a_flipped_bit_in_a_row_is_seen() {
+    fn flipped_bit_in_row_is_an_error() {
         let row = user_row(&User {
             id: user("alice"),
             display_name: None,
@@ -444,31 +444,31 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_a_newer_version_is_refused() {
+    fn row_of_newer_version_is_refused() {
         let mut row = vec![KEYED_VERSION + 1, 0];
         row.extend_from_slice(&crc32fast::hash(&row).to_le_bytes());
         assert_eq!(unseal(&row).err(), Some(DecodeError::Unknown { what: "row version", value: 4 }));
     }
 
     #[test]
-    fn the_order_of_keys_is_the_order_of_the_inbox() {
+    fn order_keys_sort_like_inbox_positions() {
         let alice = user("alice");
-        let place = |shelf, last_at, bit| InboxKey {
+        let position = |shelf, last_at, bit| InboxKey {
             shelf,
             last_at: Timestamp::from_millis(last_at),
             id: ConversationId::group([bit; 15]),
         };
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         for shelf in InboxSection::ALL {
             for last_at in [i64::MIN, -5, 0, 7, i64::MAX] {
-                places.extend([place(shelf, last_at, 1), place(shelf, last_at, 2)]);
+                positions.extend([position(shelf, last_at, 1), position(shelf, last_at, 2)]);
             }
         }
-        places.sort();
-        let keys: Vec<_> = places.iter().map(|place| order_key(&alice, place)).collect();
+        positions.sort();
+        let keys: Vec<_> = positions.iter().map(|position| order_key(&alice, position)).collect();
         assert!(keys.is_sorted());
-        for (key, place) in keys.iter().zip(places) {
-            assert_eq!(read_place(key), Ok(place));
+        for (key, position) in keys.iter().zip(positions) {
+            assert_eq!(read_inbox_position(key), Ok(position));
         }
     }
 }

@@ -14,11 +14,11 @@ use bluetick_core::{
 };
 use tokio::sync::oneshot;
 
-use super::WritableRoom;
+use super::WritableConversation;
 use crate::codec::chunk::Fingerprint;
 use crate::codec::record;
 use crate::log::BatchBuffer;
-use crate::memory::Room;
+use crate::memory::ResidentConversation;
 
 pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 
@@ -34,36 +34,36 @@ pub enum Command {
 
 /// Rare commands: conversations, members, users, preferences and profiles.
 pub enum Control {
-    Open { room: Arc<Room>, new: NewConversation, reply: Reply<Opened> },
-    Add { room: Arc<Room>, add: AddMembers, reply: Reply<ConversationView> },
-    Remove { room: Arc<Room>, remove: RemoveMember, reply: Reply<ConversationView> },
+    Open { resident: Arc<ResidentConversation>, new: NewConversation, reply: Reply<Opened> },
+    Add { resident: Arc<ResidentConversation>, add: AddMembers, reply: Reply<ConversationView> },
+    Remove { resident: Arc<ResidentConversation>, remove: RemoveMember, reply: Reply<ConversationView> },
     CreateUser { user: User, reply: Reply<()> },
     ReserveName { user: User, reply: Reply<()> },
     UpdateUser { update: UserUpdate, reply: Reply<()> },
-    SetPreferences { room: Arc<Room>, prefer: SetPreferences, reply: Reply<()> },
+    SetPreferences { resident: Arc<ResidentConversation>, prefer: SetPreferences, reply: Reply<()> },
     Profile { update: ProfileUpdate, reply: Reply<Profile> },
 }
 
 pub struct ReceiptCommand {
-    pub room: Arc<Room>,
+    pub resident: Arc<ResidentConversation>,
     pub receipt: Receipt,
     pub reply: Reply<ReadState>,
 }
 
 pub struct AppendCommand {
-    pub room: WritableRoom,
+    pub resident: WritableConversation,
     pub append: Append,
     pub fingerprint: Fingerprint,
     /// Present if the client marked the message as a resend.
-    pub searched: Option<Box<Searched>>,
+    pub searched: Option<Box<DuplicateSearch>>,
     pub reply: Reply<Appended>,
 }
 
 /// The result of the duplicate search that runs before a resend is queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Searched {
+pub struct DuplicateSearch {
     /// Seqs of durable messages with the same fingerprint.
-    pub places: Vec<Seq>,
+    pub seqs: Vec<Seq>,
     /// The last seq that the search covered.
     pub through: Seq,
 }
@@ -95,7 +95,7 @@ impl Command {
     /// Touches the memory that sequencing the command needs, so that the processor prefetches it.
     pub fn warm_up(&self) {
         if let Command::Append(command) = self {
-            std::hint::black_box(command.room.0.last_used());
+            std::hint::black_box(command.resident.0.last_used());
             std::hint::black_box(command.append.sender.as_str().as_bytes().first().copied());
         }
     }
@@ -150,25 +150,25 @@ pub struct PlannedMessage {
     pub seq: Seq,
     /// The index of the sender in the list of members. It stays valid until the message becomes
     /// visible: membership changes become visible after everything sequenced before them.
-    pub seat: usize,
+    pub member_index: usize,
     pub record: Range<usize>,
 }
 
-pub enum Planned {
+pub enum PlannedEffect {
     Message(PlannedMessage),
     /// A duplicate of a message earlier in this batch. It is answered once the batch is durable.
     Echo {
         appended: Appended,
         reply: Reply<Appended>,
     },
-    Founded {
-        room: Arc<Room>,
-        founding: Box<InitialState>,
+    Created {
+        resident: Arc<ResidentConversation>,
+        initial: Box<InitialState>,
         notice: Option<Range<usize>>,
         reply: Reply<Opened>,
     },
     Members {
-        room: Arc<Room>,
+        resident: Arc<ResidentConversation>,
         changes: Vec<(ChangeWithNotice, Range<usize>)>,
         reply: Reply<ConversationView>,
     },
@@ -181,8 +181,8 @@ pub enum Planned {
         command: Box<ReceiptCommand>,
         member_state: MemberState,
     },
-    Preferred {
-        room: Arc<Room>,
+    PreferencesChanged {
+        resident: Arc<ResidentConversation>,
         prefer: SetPreferences,
         preferences: Preferences,
         reply: Reply<()>,
@@ -199,7 +199,7 @@ pub enum Planned {
 /// A batch that is being filled.
 pub struct Batch {
     pub buffer: BatchBuffer,
-    pub planned: Vec<Planned>,
+    pub planned: Vec<PlannedEffect>,
     /// Subjects changed by this batch; the change becomes visible only when the batch is durable. A
     /// command that depends on one of them waits for the next batch, so no decision relies on a
     /// change that may still fail.
@@ -217,24 +217,24 @@ impl Batch {
 
     /// Returns the number of messages in the batch, including notices.
     pub fn messages(&self) -> usize {
-        let of = |planned: &Planned| match planned {
-            Planned::Message(_) => 1,
-            Planned::Founded { notice, .. } => usize::from(notice.is_some()),
-            Planned::Members { changes, .. } => changes.len(),
-            Planned::Echo { .. }
-            | Planned::User { .. }
-            | Planned::Receipt { .. }
-            | Planned::Preferred { .. }
-            | Planned::Profile { .. } => 0,
+        let of = |planned: &PlannedEffect| match planned {
+            PlannedEffect::Message(_) => 1,
+            PlannedEffect::Created { notice, .. } => usize::from(notice.is_some()),
+            PlannedEffect::Members { changes, .. } => changes.len(),
+            PlannedEffect::Echo { .. }
+            | PlannedEffect::User { .. }
+            | PlannedEffect::Receipt { .. }
+            | PlannedEffect::PreferencesChanged { .. }
+            | PlannedEffect::Profile { .. } => 0,
         };
         self.planned.iter().map(of).sum()
     }
 
     /// Returns the seqs of this batch's messages with this fingerprint.
-    pub fn planned_places(&self, id: ConversationId, fingerprint: Fingerprint) -> impl Iterator<Item = Seq> {
+    pub fn planned_seqs(&self, id: ConversationId, fingerprint: Fingerprint) -> impl Iterator<Item = Seq> {
         self.planned.iter().filter_map(move |planned| match planned {
-            Planned::Message(PlannedMessage { command, seq, .. })
-                if command.room.0.id == id && command.fingerprint == fingerprint =>
+            PlannedEffect::Message(PlannedMessage { command, seq, .. })
+                if command.resident.0.id == id && command.fingerprint == fingerprint =>
             {
                 Some(*seq)
             }
@@ -245,7 +245,7 @@ impl Batch {
     /// Returns the message that this batch stores at `seq`.
     pub fn planned_message(&self, id: ConversationId, seq: Seq) -> Option<&PlannedMessage> {
         self.planned.iter().rev().find_map(|planned| match planned {
-            Planned::Message(message) if message.command.room.0.id == id && message.seq == seq => {
+            PlannedEffect::Message(message) if message.command.resident.0.id == id && message.seq == seq => {
                 Some(message)
             }
             _ => None,

@@ -11,10 +11,10 @@ use bytes::Bytes;
 // Uses the runtime's clock if a runtime exists, so that tests can simulate time.
 use tokio::time::Instant;
 
-use super::batch::{Batch, Command, Planned, PlannedMessage, answer};
-use super::queue::Woken;
+use super::batch::{Batch, Command, PlannedEffect, PlannedMessage, answer};
+use super::publish::Publisher;
+use super::queue::Taken;
 use super::sequence::Sequencer;
-use super::show::Show;
 use super::{Handover, HealthState, Queue};
 use crate::log::{AppendError, BatchBuffer, BatchNumber, LogWriter, Scrub};
 use crate::memory::{Generation, Profiles, Users};
@@ -33,7 +33,7 @@ pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
 /// How long the committer waits for a free handover before it checks again for a failed checkpoint.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
 /// How often the committer checks whether the provisioner has created or deleted files for a scrub.
-const SCRUB_LOOKS: Duration = Duration::from_millis(10);
+const SCRUB_POLL: Duration = Duration::from_millis(10);
 
 pub struct CommitterParts {
     pub queue: Arc<Queue>,
@@ -80,7 +80,7 @@ impl Committer {
         let mut taken = VecDeque::new();
         let queue = Arc::clone(&self.parts.queue);
         self.seal_if_due();
-        while let Woken::Working = queue.take(&mut taken, self.patience()) {
+        while let Taken::Continue = queue.take(&mut taken, self.patience()) {
             self.turn(&mut taken);
         }
         self.seal_at_the_end();
@@ -121,7 +121,7 @@ impl Committer {
         }
         // The checkpoint thread nudges the queue; the provisioner does not, so poll for its files.
         if self.scrub.as_ref().is_some_and(|scrub| scrub.waits_for_tables().is_none()) {
-            return Some(SCRUB_LOOKS);
+            return Some(SCRUB_POLL);
         }
         let due = self.dirty_since? + self.parts.checkpoint_idle;
         Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)))
@@ -167,7 +167,7 @@ impl Committer {
                 let report =
                     CommitReport { messages: batch.messages(), bytes: batch.buffer.bytes.len(), sync };
                 self.parts.observer.committed(report);
-                self.show(batch);
+                self.publish(batch);
             }
             Err(error) => {
                 let reason = error.to_string();
@@ -183,12 +183,12 @@ impl Committer {
 
     /// Applies a durable batch: updates the state that readers see, notifies the listener, then
     /// answers the callers.
-    fn show(&mut self, mut batch: Batch) {
+    fn publish(&mut self, mut batch: Batch) {
         let generation = &mut self.parts.generation;
         generation.log_bytes += batch.buffer.bytes.len() as u64;
         generation.through = self.parts.log.last_batch();
         self.dirty_since.get_or_insert_with(Instant::now);
-        let mut show = Show {
+        let mut publish = Publisher {
             generation,
             users: &self.parts.users,
             profiles: &self.parts.profiles,
@@ -199,9 +199,9 @@ impl Committer {
             answers: Vec::with_capacity(batch.planned.len()),
         };
         for planned in batch.planned {
-            show.planned(planned);
+            publish.planned(planned);
         }
-        let Show { committed, changes, answers, .. } = show;
+        let Publisher { committed, changes, answers, .. } = publish;
         if let Some(listener) = &self.parts.listener {
             if !committed.is_empty() {
                 listener.committed(committed);
@@ -249,13 +249,13 @@ impl Committer {
     fn seal_if_due(&mut self) {
         let idle = self.dirty_since.is_some_and(|since| since.elapsed() >= self.parts.checkpoint_idle);
         let full = self.parts.generation.log_bytes >= self.parts.checkpoint_bytes;
-        let wanted = self.parts.handover.is_wanted();
+        let wanted = self.parts.handover.is_checkpoint_requested();
         let scrubbing = self.scrub_waits_for().is_some_and(|through| self.parts.handover.done() < through);
         if !(idle || full || wanted || scrubbing) || !self.parts.handover.is_free() {
             return;
         }
         match self.parts.generation.is_empty() && !idle && !full && !scrubbing {
-            true => self.parts.handover.give_nothing(),
+            true => self.parts.handover.skip_generation(),
             false => self.seal(),
         }
     }
@@ -302,7 +302,7 @@ impl Committer {
 
     fn recycle(&mut self) {
         if let Err(error) = self.parts.log.recycle_through(self.parts.handover.done()) {
-            tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
+            tracing::warn!(%error, "recycling a log segment failed");
         }
     }
 }
@@ -312,8 +312,8 @@ impl Committer {
 fn undo(batch: Batch, error: &StoreError) {
     for planned in batch.planned {
         match planned {
-            Planned::Message(PlannedMessage { command, seq, .. }) => {
-                let mut state = command.room.0.state();
+            PlannedEffect::Message(PlannedMessage { command, seq, .. }) => {
+                let mut state = command.resident.0.state();
                 state.reserved = state.head();
                 if let Some(ids) = &mut state.ids {
                     ids.remove(command.fingerprint, seq);
@@ -321,18 +321,18 @@ fn undo(batch: Batch, error: &StoreError) {
                 drop(state);
                 answer(command.reply, Err(error.clone()));
             }
-            Planned::Members { room, reply, .. } => {
-                let mut state = room.state();
+            PlannedEffect::Members { resident, reply, .. } => {
+                let mut state = resident.state();
                 state.reserved = state.head();
                 answer(reply, Err(error.clone()));
             }
-            Planned::Echo { reply, .. } => answer(reply, Err(error.clone())),
-            Planned::Founded { reply, .. } => answer(reply, Err(error.clone())),
-            Planned::User { reply, .. } | Planned::Preferred { reply, .. } => {
+            PlannedEffect::Echo { reply, .. } => answer(reply, Err(error.clone())),
+            PlannedEffect::Created { reply, .. } => answer(reply, Err(error.clone())),
+            PlannedEffect::User { reply, .. } | PlannedEffect::PreferencesChanged { reply, .. } => {
                 answer(reply, Err(error.clone()));
             }
-            Planned::Receipt { command, .. } => answer(command.reply, Err(error.clone())),
-            Planned::Profile { reply, .. } => answer(reply, Err(error.clone())),
+            PlannedEffect::Receipt { command, .. } => answer(command.reply, Err(error.clone())),
+            PlannedEffect::Profile { reply, .. } => answer(reply, Err(error.clone())),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Passes generations from the committer to the checkpoint thread, one at a time. Also carries
 //! requests to the committer that are not writes: checkpoint now, scrub the log.
 
-use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::log::BatchNumber;
 use crate::memory::Generation;
@@ -13,12 +14,12 @@ use crate::memory::Generation;
 /// of it.
 #[derive(Default)]
 pub struct Handover {
-    state: Mutex<State>,
+    state: Mutex<HandoverState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct HandoverState {
     slot: Slot,
     done: BatchNumber,
     /// Why the last attempt to write the generation failed. The checkpoint thread retries.
@@ -31,11 +32,11 @@ struct State {
     /// The number of generations handed over, and how many of them are in the tables.
     given: u64,
     written: u64,
-    scrubs: Scrubs,
+    scrubs: ScrubRequests,
 }
 
 #[derive(Default)]
-struct Scrubs {
+struct ScrubRequests {
     /// Whether a caller waits for a scrub that has not started.
     wanted: bool,
     begun: u64,
@@ -60,7 +61,7 @@ pub enum Sealed {
     Closed,
 }
 
-impl State {
+impl HandoverState {
     fn begin_writing(&mut self) -> Option<Generation> {
         match std::mem::take(&mut self.slot) {
             Slot::Full(generation) => {
@@ -76,8 +77,8 @@ impl State {
 }
 
 impl Handover {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the handover")
+    fn state(&self) -> MutexGuard<'_, HandoverState> {
+        self.state.lock()
     }
 
     pub fn is_free(&self) -> bool {
@@ -94,7 +95,7 @@ impl Handover {
     }
 
     /// Reports that the tables contain everything, so there is no generation to hand over.
-    pub fn give_nothing(&self) {
+    pub fn skip_generation(&self) {
         let mut state = self.state();
         assert!(matches!(state.slot, Slot::Free), "one generation at a time");
         state.wanted = false;
@@ -104,13 +105,13 @@ impl Handover {
     }
 
     /// Returns whether a caller waits for the next generation.
-    pub fn is_wanted(&self) -> bool {
+    pub fn is_checkpoint_requested(&self) -> bool {
         self.state().wanted
     }
 
-    /// Requests a checkpoint and returns the number to pass to [`Handover::wait_for`]. Does not
+    /// Requests a checkpoint and returns the number to pass to [`Handover::wait_for_checkpoint`]. Does not
     /// wait.
-    pub fn want(&self) -> u64 {
+    pub fn request_checkpoint(&self) -> u64 {
         let mut state = self.state();
         state.wanted = true;
         state.given + 1
@@ -118,20 +119,20 @@ impl Handover {
 
     /// Waits until the tables contain the generation with this number: everything that was durable
     /// at the request. Returns the reason if that does not happen within `patience`.
-    pub fn wait_for(&self, number: u64, patience: Duration) -> Result<(), String> {
-        let waiting = |state: &mut State| state.written < number && !state.closed;
-        let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+    pub fn wait_for_checkpoint(&self, number: u64, patience: Duration) -> Result<(), String> {
+        let waiting = |state: &mut HandoverState| state.written < number && !state.closed;
+        let mut state = self.state();
+        self.changed.wait_while_for(&mut state, waiting, patience);
         match (state.written >= number, &state.failing) {
             (true, _) => Ok(()),
             (false, Some(why)) => Err(why.clone()),
-            (false, None) => Err("the tables are not written in time".to_owned()),
+            (false, None) => Err("the checkpoint did not complete in time".to_owned()),
         }
     }
 
     /// Requests that everything written to the log so far be removed from its files. Returns the
     /// number to pass to [`Handover::wait_for_scrub`].
-    pub fn want_scrub(&self) -> u64 {
+    pub fn request_scrub(&self) -> u64 {
         let mut state = self.state();
         state.scrubs.wanted = true;
         state.scrubs.begun + 1
@@ -140,15 +141,15 @@ impl Handover {
     /// Waits until no file of the log contains anything that was durable at the request. Returns
     /// the reason otherwise. After a timeout the scrub may still complete.
     pub fn wait_for_scrub(&self, number: u64, patience: Duration) -> Result<(), String> {
-        let waiting = |state: &mut State| state.scrubs.ended < number && !state.closed;
-        let waited = self.changed.wait_timeout_while(self.state(), patience, waiting);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
-        let State { scrubs, failing, .. } = &*state;
+        let waiting = |state: &mut HandoverState| state.scrubs.ended < number && !state.closed;
+        let mut state = self.state();
+        self.changed.wait_while_for(&mut state, waiting, patience);
+        let HandoverState { scrubs, failing, .. } = &*state;
         if scrubs.succeeded >= number {
             return Ok(());
         }
         let why = if scrubs.ended >= number { &scrubs.failure } else { failing };
-        Err(why.clone().unwrap_or_else(|| "the log is not scrubbed in time".to_owned()))
+        Err(why.clone().unwrap_or_else(|| "the scrub of the log did not complete in time".to_owned()))
     }
 
     /// Returns whether a scrub was requested, and counts it as started.
@@ -185,7 +186,7 @@ impl Handover {
             if state.closed {
                 return Sealed::Closed;
             }
-            state = self.changed.wait(state).expect("nobody panics while holding the handover");
+            self.changed.wait(&mut state);
         }
     }
 
@@ -212,8 +213,7 @@ impl Handover {
         let mut state = self.state();
         state.failing = Some(why);
         self.changed.notify_all();
-        let waited = self.changed.wait_timeout_while(state, pause, |state| !state.closed);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+        self.changed.wait_while_for(&mut state, |state| !state.closed, pause);
         !state.closed
     }
 
@@ -228,10 +228,9 @@ impl Handover {
     /// Waits until the slot is free, a checkpoint fails, or `patience` ends. Returns whether the
     /// slot is free.
     pub fn wait_until_free(&self, patience: Duration) -> bool {
-        let state = self.state();
-        let taken = |state: &mut State| !matches!(state.slot, Slot::Free) && state.failing.is_none();
-        let waited = self.changed.wait_timeout_while(state, patience, taken);
-        let (state, _) = waited.expect("nobody panics while holding the handover");
+        let mut state = self.state();
+        let taken = |state: &mut HandoverState| !matches!(state.slot, Slot::Free) && state.failing.is_none();
+        self.changed.wait_while_for(&mut state, taken, patience);
         matches!(state.slot, Slot::Free)
     }
 

@@ -1,10 +1,10 @@
 //! Whether the store accepts writes. Checking a healthy store costs one atomic load.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bluetick_core::StoreError;
 use bluetick_core::ports::Health;
+use parking_lot::Mutex;
 
 #[derive(Default)]
 pub struct HealthState {
@@ -27,14 +27,14 @@ impl HealthState {
     }
 
     fn reason(&self) -> String {
-        self.reason.lock().expect("nobody panics while holding the reason").clone()
+        self.reason.lock().clone()
     }
 
     /// Switches to read-only and stores the reason. Logs only the transition.
     pub fn refuse(&self, reason: &str) {
-        reason.clone_into(&mut self.reason.lock().expect("nobody panics while holding the reason"));
+        reason.clone_into(&mut self.reason.lock());
         if !self.refusing.swap(true, Ordering::AcqRel) {
-            tracing::error!(reason, "the store refuses writes until the disk takes them again; reads go on");
+            tracing::error!(reason, "store is read-only until the disk accepts writes; reads continue");
         }
     }
 
@@ -50,7 +50,7 @@ impl HealthState {
             return;
         }
         if self.refusing.swap(false, Ordering::AcqRel) {
-            tracing::info!("the store writes again");
+            tracing::info!("store accepts writes again");
         }
     }
 }

@@ -8,13 +8,13 @@ mod batch;
 mod committer;
 mod handover;
 mod health;
+mod publish;
 mod queue;
 mod sequence;
-mod show;
 
 use std::sync::Arc;
 
-pub use batch::{AppendCommand, Command, Control, ReceiptCommand, Reply, Searched};
+pub use batch::{AppendCommand, Command, Control, DuplicateSearch, ReceiptCommand, Reply};
 use bluetick_core::StoreError;
 pub use committer::{CLOSING_PATIENCE, Committer, CommitterParts};
 pub use handover::{Handover, Sealed};
@@ -23,7 +23,7 @@ pub use queue::Queue;
 pub use sequence::Sequencer;
 use tokio::sync::oneshot;
 
-use crate::memory::Room;
+use crate::memory::ResidentConversation;
 
 /// The receiving end of a reply.
 pub type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
@@ -34,4 +34,4 @@ pub fn reply_pair<T>() -> (Reply<T>, Answer<T>) {
 
 /// A conversation state that is ready for writes: its message ids are loaded.
 #[derive(Clone)]
-pub struct WritableRoom(pub Arc<Room>);
+pub struct WritableConversation(pub Arc<ResidentConversation>);

@@ -1,10 +1,11 @@
 //! The committer's bounded queue. When it is full, `push` fails immediately with `Overloaded`.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard};
+
 use std::time::Duration;
 
 use bluetick_core::StoreError;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::Command;
 
@@ -14,33 +15,33 @@ const MAX_BYTES: usize = 256 << 20;
 
 pub struct Queue {
     limit: usize,
-    state: Mutex<State>,
-    wake: Condvar,
+    state: Mutex<QueueState>,
+    changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     waiting: VecDeque<Command>,
     bytes: usize,
     nudged: bool,
     closed: bool,
-    asleep: bool,
+    is_waiting: bool,
 }
 
 /// Why [`Queue::take`] returned.
-pub enum Woken {
+pub enum Taken {
     /// Commands were taken, or the committer was nudged or timed out and may have other work.
-    Working,
+    Continue,
     Closed,
 }
 
 impl Queue {
     pub fn new(limit: usize) -> Queue {
-        Queue { limit, state: Mutex::default(), wake: Condvar::new() }
+        Queue { limit, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the queue")
+    fn state(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock()
     }
 
     pub fn push(&self, command: Command) -> Result<(), StoreError> {
@@ -54,9 +55,9 @@ impl Queue {
         }
         state.bytes += bytes;
         state.waiting.push_back(command);
-        if state.asleep {
-            state.asleep = false;
-            self.wake.notify_one();
+        if state.is_waiting {
+            state.is_waiting = false;
+            self.changed.notify_one();
         }
         Ok(())
     }
@@ -64,12 +65,12 @@ impl Queue {
     /// Wakes the committer without a command.
     pub fn nudge(&self) {
         self.state().nudged = true;
-        self.wake.notify_one();
+        self.changed.notify_one();
     }
 
     pub fn close(&self) {
         self.state().closed = true;
-        self.wake.notify_one();
+        self.changed.notify_one();
     }
 
     /// Closes the queue and drops all queued commands. Their callers see a closed reply channel.
@@ -86,27 +87,25 @@ impl Queue {
 
     /// Moves all queued commands into `taken`. Waits for a command, a nudge or `close`, at most
     /// `patience`.
-    pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Woken {
+    pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Taken {
         let mut state = self.state();
         while state.waiting.is_empty() && !state.closed && !state.nudged {
-            state.asleep = true;
-            state = match patience {
-                None => self.wake.wait(state).expect("nobody panics while holding the queue"),
+            state.is_waiting = true;
+            match patience {
+                None => self.changed.wait(&mut state),
                 Some(patience) => {
-                    let waited = self.wake.wait_timeout(state, patience);
-                    let (mut state, timeout) = waited.expect("nobody panics while holding the queue");
+                    let timeout = self.changed.wait_for(&mut state, patience);
                     state.nudged |= timeout.timed_out();
-                    state
                 }
-            };
+            }
         }
         let closed = state.closed;
         self.hand_over(state, taken);
-        if taken.is_empty() && closed { Woken::Closed } else { Woken::Working }
+        if taken.is_empty() && closed { Taken::Closed } else { Taken::Continue }
     }
 
-    fn hand_over(&self, mut state: MutexGuard<'_, State>, taken: &mut VecDeque<Command>) {
-        state.asleep = false;
+    fn hand_over(&self, mut state: MutexGuard<'_, QueueState>, taken: &mut VecDeque<Command>) {
+        state.is_waiting = false;
         state.nudged = false;
         state.bytes = 0;
         std::mem::swap(&mut state.waiting, taken);
@@ -127,31 +126,31 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_at_once_and_takes_more_when_it_was_emptied() {
+    fn full_queue_refuses_until_it_is_emptied() {
         let queue = Queue::new(2);
         queue.push(command()).unwrap();
         queue.push(command()).unwrap();
         assert!(matches!(queue.push(command()), Err(StoreError::Overloaded)));
         let mut taken = VecDeque::new();
-        assert!(matches!(queue.take(&mut taken, None), Woken::Working));
+        assert!(matches!(queue.take(&mut taken, None), Taken::Continue));
         assert_eq!(taken.len(), 2);
         queue.push(command()).unwrap();
     }
 
     #[test]
-    fn a_closed_queue_gives_what_it_has_and_takes_nothing_more() {
+    fn closed_queue_returns_queued_commands_and_refuses_new_ones() {
         let queue = Queue::new(2);
         queue.push(command()).unwrap();
         queue.close();
         assert!(matches!(queue.push(command()), Err(StoreError::Closing)));
         let mut taken = VecDeque::new();
-        assert!(matches!(queue.take(&mut taken, None), Woken::Working));
+        assert!(matches!(queue.take(&mut taken, None), Taken::Continue));
         taken.clear();
-        assert!(matches!(queue.take(&mut taken, None), Woken::Closed));
+        assert!(matches!(queue.take(&mut taken, None), Taken::Closed));
     }
 
     #[test]
-    fn whoever_waits_in_an_abandoned_queue_learns_that_there_is_no_answer() {
+    fn abandoned_queue_closes_the_reply_channels() {
         let queue = Queue::new(2);
         let (reply, answer) = reply_pair();
         let update = UserUpdate { id: "alice".parse().unwrap(), display_name: None, password_hash: None };

@@ -13,17 +13,17 @@ use bluetick_core::{
 };
 
 use super::batch::{
-    AppendCommand, Batch, Command, Control, Planned, PlannedMessage, ReceiptCommand, Subject, answer,
+    AppendCommand, Batch, Command, Control, PlannedEffect, PlannedMessage, ReceiptCommand, Subject, answer,
     names_of,
 };
-use super::{Reply, WritableRoom};
+use super::{Reply, WritableConversation};
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
 use crate::codec::record::Record;
 use crate::codec::{event, record};
 use crate::dedupe::DedupeClock;
-use crate::memory::{Profiles, Room, RoomState, Users};
-use crate::tables::{Cell, Tables};
-use crate::wake::places_in;
+use crate::load::seqs_in;
+use crate::memory::{ConversationState, Profiles, ResidentConversation, Users};
+use crate::tables::{StoredRecord, Tables};
 
 pub struct Sequencer {
     pub tables: Arc<Tables>,
@@ -39,14 +39,14 @@ impl Sequencer {
             Command::Append(command) => self.append(batch, command),
             Command::Receipt(command) => apply_receipt(batch, command),
             Command::Control(control) => match *control {
-                Control::Open { room, new, reply } => self.open(batch, room, &new, reply),
-                Control::Add { room, add, reply } => self.add(batch, room, &add, reply),
-                Control::Remove { room, remove, reply } => self.remove(batch, room, &remove, reply),
+                Control::Open { resident, new, reply } => self.open(batch, resident, &new, reply),
+                Control::Add { resident, add, reply } => self.add(batch, resident, &add, reply),
+                Control::Remove { resident, remove, reply } => self.remove(batch, resident, &remove, reply),
                 Control::CreateUser { user, reply } => self.create_user(batch, user, reply),
                 Control::ReserveName { user, reply } => self.reserve_name(batch, user, reply),
                 Control::UpdateUser { update, reply } => self.update_user(batch, update, reply),
-                Control::SetPreferences { room, prefer, reply } => {
-                    set_preferences(batch, room, prefer, reply)
+                Control::SetPreferences { resident, prefer, reply } => {
+                    set_preferences(batch, resident, prefer, reply)
                 }
                 Control::Profile { update, reply } => self.update_profile(batch, update, reply),
             },
@@ -54,19 +54,20 @@ impl Sequencer {
     }
 
     fn append(&self, batch: &mut Batch, command: AppendCommand) {
-        let AppendCommand { room: WritableRoom(room), append, fingerprint, .. } = &command;
+        let AppendCommand { resident: WritableConversation(resident), append, fingerprint, .. } = &command;
         let fingerprint = *fingerprint;
-        let mut state = room.state();
-        let seat = state.members.position(append.sender.as_str()).filter(|_| state.conversation.is_some());
-        let Some(seat) = seat else {
+        let mut state = resident.state();
+        let member_index =
+            state.members.position(append.sender.as_str()).filter(|_| state.conversation.is_some());
+        let Some(member_index) = member_index else {
             drop(state);
             return answer(command.reply, Err(Refusal::NotAMember.into()));
         };
-        let ids = state.ids.as_ref().expect("a room is made writable before it is written to");
+        let ids = state.ids.as_ref().expect("AppendCommand holds a writable conversation");
         let mut candidates: Vec<Seq> = ids.candidates(fingerprint, state.reserved).collect();
         if let Some(searched) = &command.searched {
-            match self.stored_since(batch, room, &state, fingerprint, searched.through) {
-                Ok(since) => candidates.extend(searched.places.iter().copied().chain(since)),
+            match self.stored_since(batch, resident, &state, fingerprint, searched.through) {
+                Ok(since) => candidates.extend(searched.seqs.iter().copied().chain(since)),
                 Err(error) => {
                     drop(state);
                     return answer(command.reply, Err(error));
@@ -74,7 +75,7 @@ impl Sequencer {
             }
         }
         for seq in candidates {
-            let outcome = match self.compare(batch, room, &state, seq, append) {
+            let outcome = match self.compare(batch, resident, &state, seq, append) {
                 Ok(Comparison::Other) => continue,
                 Ok(Comparison::Conflict) => Err(Refusal::MessageIdReused { first_seq: seq }.into()),
                 Ok(Comparison::Same(appended)) => Ok(appended),
@@ -84,7 +85,7 @@ impl Sequencer {
             drop(state);
             match outcome {
                 Ok(appended) if !durable => {
-                    batch.planned.push(Planned::Echo { appended, reply: command.reply });
+                    batch.planned.push(PlannedEffect::Echo { appended, reply: command.reply });
                 }
                 outcome => answer(command.reply, outcome),
             }
@@ -98,7 +99,7 @@ impl Sequencer {
         drop(state);
         let record = event::put_append(&mut batch.buffer.bytes, append, seq);
         batch.buffer.events += 1;
-        batch.planned.push(Planned::Message(PlannedMessage { command, seq, seat, record }));
+        batch.planned.push(PlannedEffect::Message(PlannedMessage { command, seq, member_index, record }));
     }
 
     /// Returns the seqs above `through` with this fingerprint, durable or in the batch. A resend
@@ -106,33 +107,33 @@ impl Sequencer {
     fn stored_since(
         &self,
         batch: &Batch,
-        room: &Room,
-        state: &RoomState,
+        resident: &ResidentConversation,
+        state: &ConversationState,
         fingerprint: Fingerprint,
         through: Seq,
     ) -> Result<Vec<Seq>, StoreError> {
-        let mut places: Vec<Seq> = state.tail_places(fingerprint, through).collect();
-        places.extend(batch.planned_places(room.id, fingerprint));
+        let mut seqs: Vec<Seq> = state.tail_seqs(fingerprint, through).collect();
+        seqs.extend(batch.planned_seqs(resident.id, fingerprint));
         if state.tail_first() > through.next() {
             // A checkpoint has moved some of them from memory to the tables.
-            self.tables.current()?.snapshot()?.headers_backwards(room.id, |first_seq, header| {
-                places.extend(places_in(first_seq, &header, fingerprint, through, state.tail_first()));
+            self.tables.current()?.snapshot()?.headers_backwards(resident.id, |first_seq, header| {
+                seqs.extend(seqs_in(first_seq, &header, fingerprint, through, state.tail_first()));
                 first_seq > through
             })?;
         }
-        Ok(places)
+        Ok(seqs)
     }
 
     /// Compares the message at `seq`, which has the same fingerprint, with the one being sent.
     fn compare(
         &self,
         batch: &Batch,
-        room: &Room,
-        state: &RoomState,
+        resident: &ResidentConversation,
+        state: &ConversationState,
         seq: Seq,
         append: &bluetick_core::ports::Append,
     ) -> Result<Comparison, StoreError> {
-        if let Some(planned) = batch.planned_message(room.id, seq) {
+        if let Some(planned) = batch.planned_message(resident.id, seq) {
             let earlier = &planned.command.append;
             if earlier.sender != append.sender || earlier.message_id != append.message_id {
                 return Ok(Comparison::Other);
@@ -144,12 +145,12 @@ impl Sequencer {
             return Ok(Comparison::Same(Appended { seq, received_at, duplicate: true }));
         }
         if let Some(record) = state.tail_record(seq) {
-            return compare_cell(&Cell { record, cold: None }, seq, append, &self.fingerprinter);
+            return compare_record(&StoredRecord { record, cold: None }, seq, append, &self.fingerprinter);
         }
         let mut found = Comparison::Other;
         let mut failure = None;
-        self.tables.current()?.snapshot()?.cells(room.id, seq..=seq, |seq, cell| {
-            match compare_cell(&cell, seq, append, &self.fingerprinter) {
+        self.tables.current()?.snapshot()?.records(resident.id, seq..=seq, |seq, cell| {
+            match compare_record(&cell, seq, append, &self.fingerprinter) {
                 Ok(comparison) => found = comparison,
                 Err(error) => failure = Some(error),
             }
@@ -158,31 +159,43 @@ impl Sequencer {
         failure.map_or(Ok(found), Err)
     }
 
-    fn open(&self, batch: &mut Batch, room: Arc<Room>, new: &NewConversation, reply: Reply<Opened>) {
-        if let Some(view) = room.state().view() {
+    fn open(
+        &self,
+        batch: &mut Batch,
+        resident: Arc<ResidentConversation>,
+        new: &NewConversation,
+        reply: Reply<Opened>,
+    ) {
+        if let Some(view) = resident.state().view() {
             let opened = match view.members.contains(&new.created_by) {
                 true => Ok(Opened { view, created: false }),
                 false => Err(Refusal::NotAMember.into()),
             };
             return answer(reply, opened);
         }
-        let founding = decide::initial_state(new);
+        let initial = decide::initial_state(new);
         let bytes = &mut batch.buffer.bytes;
-        event::put_founded(bytes, &founding.conversation, &founding.members);
-        let notice = founding.notice.as_ref().map(|notice| put_notice(bytes, notice));
+        event::put_created(bytes, &initial.conversation, &initial.members);
+        let notice = initial.notice.as_ref().map(|notice| put_notice(bytes, notice));
         batch.buffer.events += 1 + u32::from(notice.is_some());
-        batch.unsettled.insert(Subject::Conversation(room.id));
-        batch.planned.push(Planned::Founded { room, founding: Box::new(founding), notice, reply });
+        batch.unsettled.insert(Subject::Conversation(resident.id));
+        batch.planned.push(PlannedEffect::Created { resident, initial: Box::new(initial), notice, reply });
     }
 
-    fn add(&self, batch: &mut Batch, room: Arc<Room>, add: &AddMembers, reply: Reply<ConversationView>) {
+    fn add(
+        &self,
+        batch: &mut Batch,
+        resident: Arc<ResidentConversation>,
+        add: &AddMembers,
+        reply: Reply<ConversationView>,
+    ) {
         let (decided, view) = {
-            let state = room.state();
+            let state = resident.state();
             (decide::add_members(add, &state.members, state.reserved), state.view())
         };
         match decided {
             Ok(changes) if changes.is_empty() => answer(reply, view.ok_or(Refusal::NotAMember.into())),
-            Ok(changes) => self.change(batch, room, changes, reply),
+            Ok(changes) => self.change(batch, resident, changes, reply),
             Err(refusal) => answer(reply, Err(refusal.into())),
         }
     }
@@ -190,16 +203,16 @@ impl Sequencer {
     fn remove(
         &self,
         batch: &mut Batch,
-        room: Arc<Room>,
+        resident: Arc<ResidentConversation>,
         remove: &RemoveMember,
         reply: Reply<ConversationView>,
     ) {
         let decided = {
-            let state = room.state();
+            let state = resident.state();
             decide::remove_member(remove, &state.members, state.reserved)
         };
         match decided {
-            Ok(change) => self.change(batch, room, vec![change], reply),
+            Ok(change) => self.change(batch, resident, vec![change], reply),
             Err(refusal) => answer(reply, Err(refusal.into())),
         }
     }
@@ -207,20 +220,20 @@ impl Sequencer {
     fn change(
         &self,
         batch: &mut Batch,
-        room: Arc<Room>,
+        resident: Arc<ResidentConversation>,
         changes: Vec<decide::ChangeWithNotice>,
         reply: Reply<ConversationView>,
     ) {
         let mut planned = Vec::with_capacity(changes.len());
         for (change, notice) in changes {
-            event::put_membership(&mut batch.buffer.bytes, room.id, &change);
+            event::put_membership(&mut batch.buffer.bytes, resident.id, &change);
             let record = put_notice(&mut batch.buffer.bytes, &notice);
             batch.buffer.events += 2;
-            room.state().reserved = notice.seq;
+            resident.state().reserved = notice.seq;
             planned.push(((change, notice), record));
         }
-        batch.unsettled.insert(Subject::Conversation(room.id));
-        batch.planned.push(Planned::Members { room, changes: planned, reply });
+        batch.unsettled.insert(Subject::Conversation(resident.id));
+        batch.planned.push(PlannedEffect::Members { resident, changes: planned, reply });
     }
 
     fn stored_user(&self, id: &UserId) -> Result<Option<User>, StoreError> {
@@ -284,7 +297,7 @@ impl Sequencer {
         batch.buffer.events += 1;
         batch.unsettled.insert(Subject::Profile(update.user.clone()));
         let revokes = profile.revocations != before.revocations;
-        batch.planned.push(Planned::Profile { user: update.user, profile, revokes, reply });
+        batch.planned.push(PlannedEffect::Profile { user: update.user, profile, revokes, reply });
     }
 
     fn stored_profile(&self, user: &UserId) -> Result<Profile, StoreError> {
@@ -300,9 +313,9 @@ impl Sequencer {
 /// Several receipts of one batch may move the same member's read state. They merge when the batch
 /// becomes visible, because a read state only moves forward.
 fn apply_receipt(batch: &mut Batch, command: Box<ReceiptCommand>) {
-    let ReceiptCommand { room, receipt, .. } = &*command;
+    let ReceiptCommand { resident, receipt, .. } = &*command;
     let (joined_seq, before, member_state) = {
-        let state = room.state();
+        let state = resident.state();
         let Some((member, before)) = state.member(&receipt.user) else {
             drop(state);
             return answer(command.reply, Err(Refusal::NotAMember.into()));
@@ -314,25 +327,33 @@ fn apply_receipt(batch: &mut Batch, command: Box<ReceiptCommand>) {
     if member_state == before {
         return answer(command.reply, Ok(before.own()));
     }
-    let seat = event::Seat { conversation: room.id, user: receipt.user.clone(), joined_seq };
-    event::put_marked(&mut batch.buffer.bytes, &seat, &member_state);
+    let membership =
+        event::MembershipRef { conversation: resident.id, user: receipt.user.clone(), joined_seq };
+    event::put_read_state(&mut batch.buffer.bytes, &membership, &member_state);
     batch.buffer.events += 1;
-    batch.planned.push(Planned::Receipt { command, member_state });
+    batch.planned.push(PlannedEffect::Receipt { command, member_state });
 }
 
-fn set_preferences(batch: &mut Batch, room: Arc<Room>, prefer: SetPreferences, reply: Reply<()>) {
-    let found = room.state().member(&prefer.user).map(|(member, now)| (member.joined_seq, now.preferences));
+fn set_preferences(
+    batch: &mut Batch,
+    resident: Arc<ResidentConversation>,
+    prefer: SetPreferences,
+    reply: Reply<()>,
+) {
+    let found =
+        resident.state().member(&prefer.user).map(|(member, now)| (member.joined_seq, now.preferences));
     let Some((joined_seq, before)) = found else { return answer(reply, Err(Refusal::NotAMember.into())) };
     let preferences = prefer.change.applied_to(before);
     if preferences == before {
         return answer(reply, Ok(()));
     }
-    let seat = event::Seat { conversation: room.id, user: prefer.user.clone(), joined_seq };
-    event::put_preferred(&mut batch.buffer.bytes, &seat, preferences);
+    let membership =
+        event::MembershipRef { conversation: resident.id, user: prefer.user.clone(), joined_seq };
+    event::put_preferences_changed(&mut batch.buffer.bytes, &membership, preferences);
     batch.buffer.events += 1;
     // Hidden read receipts must take effect before the next receipt is sequenced.
-    batch.unsettled.insert(Subject::Conversation(room.id));
-    batch.planned.push(Planned::Preferred { room, prefer, preferences, reply });
+    batch.unsettled.insert(Subject::Conversation(resident.id));
+    batch.planned.push(PlannedEffect::PreferencesChanged { resident, prefer, preferences, reply });
 }
 
 enum Comparison {
@@ -345,8 +366,8 @@ enum Comparison {
 
 /// Compares a stored message with the one being sent. Compares archived content by its hash, so the
 /// committer never waits for the archive.
-fn compare_cell(
-    cell: &Cell<'_>,
+fn compare_record(
+    cell: &StoredRecord<'_>,
     seq: Seq,
     append: &bluetick_core::ports::Append,
     hasher: &Fingerprinter,
@@ -371,7 +392,7 @@ fn put_user(batch: &mut Batch, user: User, reply: Reply<()>) {
     event::put_user(&mut batch.buffer.bytes, &user);
     batch.buffer.events += 1;
     batch.unsettled.extend(names_of(&user.id));
-    batch.planned.push(Planned::User { user, reply });
+    batch.planned.push(PlannedEffect::User { user, reply });
 }
 
 fn put_notice(bytes: &mut Vec<u8>, notice: &Message) -> std::ops::Range<usize> {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::frame::Frame;
+use super::frame::LogFrame;
 use super::segment::{self, FIRST_FRAME, SegmentHeader};
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 use crate::disk::Disk;
@@ -27,7 +27,7 @@ pub fn copy<E: From<LogError>>(
     tag: StoreTag,
     after: BatchNumber,
     durable: BatchNumber,
-    mut visit: impl FnMut(Frame<'_>, &[u8]) -> Result<(), E>,
+    mut visit: impl FnMut(LogFrame<'_>, &[u8]) -> Result<(), E>,
 ) -> Result<CopiedLog, E> {
     let io_error = |path: &Path, error| LogError::Io { path: path.to_owned(), error };
     let damaged =
@@ -55,9 +55,9 @@ pub fn copy<E: From<LogError>>(
             return Err(damaged(path, 0, what).into());
         }
         let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
-        let mut offset = usize::try_from(FIRST_FRAME).expect("the first frame is near the beginning");
+        let mut offset = usize::try_from(FIRST_FRAME).expect("FIRST_FRAME is 4096");
         while next_first != Some(number) {
-            let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
+            let frame = bytes.get(offset..).and_then(|rest| LogFrame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == number) else {
                 if next_first.is_some() {
                     let what = format!("batch {} cannot be read", number.0);
@@ -108,7 +108,7 @@ pub fn write_segments<E: From<LogError>>(
     };
     for batch in batches {
         let batch = batch?;
-        let frame = Frame::read(&batch, tag).filter(|frame| frame.number == expected);
+        let frame = LogFrame::read(&batch, tag).filter(|frame| frame.number == expected);
         if frame.is_none_or(|frame| frame.length_on_disk() != batch.len()) {
             let what = format!("batch {} of the copy is not what was written", expected.0);
             return Err(LogError::Damaged { path: directory.to_owned(), offset: 0, what }.into());

@@ -80,8 +80,8 @@ impl Claim {
         (next <= self.batch).then(|| {
             let (first, last) = (next.0, self.batch.0);
             format!(
-                "batches {first} to {last} are lost: log/{NAME} records them as stored (see \"The embedded store\" \
-                 in docs/operate.md)"
+                "batches {first} to {last} are lost: log/{NAME} records them as stored (see \"Lost batches\" in \
+                 docs/guides/backups.md)"
             )
         })
     }
@@ -112,15 +112,15 @@ pub fn newest_claim(directory: &Path, tag: StoreTag) -> Option<Claim> {
 }
 
 /// Writes the claims. A failed write loses the claim, not the batch.
-pub struct Notes {
+pub struct ClaimFile {
     file: Option<File>,
     disk: Disk,
     tag: StoreTag,
     is_failing: bool,
 }
 
-impl Notes {
-    pub fn open(directory: &Path, disk: &Disk, tag: StoreTag) -> Notes {
+impl ClaimFile {
+    pub fn open(directory: &Path, disk: &Disk, tag: StoreTag) -> ClaimFile {
         let path = directory.join(NAME);
         let existing = OpenOptions::new().read(true).write(true).open(&path);
         let file = match existing {
@@ -128,7 +128,7 @@ impl Notes {
             // Allocates the blocks now, so that a full disk cannot refuse them later.
             _ => disk.create_zeroed(&path, FILE_BYTES),
         };
-        let mut notes = Notes { file: None, disk: disk.clone(), tag, is_failing: false };
+        let mut notes = ClaimFile { file: None, disk: disk.clone(), tag, is_failing: false };
         match file {
             Ok(file) => notes.file = Some(file),
             Err(error) => notes.failed(&error),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_an_entry() {
+    fn claim_matches_stored_bytes() {
         assert_eq!(
             hex(&claim(7).encode(TAG)),
             "42544455 2af60106 07000000 00000000 03000000 00000000 09000000 73746f72 65746167"
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn torn_flipped_and_foreign_entries_claim_nothing() {
+    fn torn_flipped_or_foreign_entry_claims_nothing() {
         let bytes = claim(7).encode(TAG);
         for length in 0..ENTRY_BYTES {
             assert_eq!(Claim::read(&bytes[..length], TAG), None, "{length} bytes");
@@ -190,17 +190,17 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_entry_of_many_is_the_claim() {
+    fn newest_of_many_entries_is_the_claim() {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(newest_claim(directory.path(), TAG), None);
-        let mut notes = Notes::open(directory.path(), &Disk::default(), TAG);
+        let mut notes = ClaimFile::open(directory.path(), &Disk::default(), TAG);
         assert_eq!(newest_claim(directory.path(), TAG), None);
         for batch in 1..=200 {
             notes.note(&claim(batch));
             assert_eq!(newest_claim(directory.path(), TAG), Some(claim(batch)));
         }
         assert_eq!(directory.path().join(NAME).metadata().unwrap().len(), FILE_BYTES);
-        Notes::open(directory.path(), &Disk::default(), TAG);
+        ClaimFile::open(directory.path(), &Disk::default(), TAG);
         assert_eq!(newest_claim(directory.path(), TAG), Some(claim(200)), "opening keeps the claims");
     }
 }

@@ -6,15 +6,15 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 use super::segment::{self, FIRST_FRAME};
-use super::tests::{BIG, Log, TAG, append};
+use super::tests::{BIG, TAG, TestLog, append};
 use super::*;
 
 /// The number of batches in the test log. Three batches fit into a segment.
 const BATCHES: u8 = 60;
 
 /// Returns a log of [`BATCHES`] batches with all its segments.
-fn written() -> Log {
-    let log = Log::new();
+fn written() -> TestLog {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=BATCHES {
         append(&mut writer, name).unwrap();
@@ -24,7 +24,7 @@ fn written() -> Log {
 
 /// Overwrites the last `count` batches with `byte`, including the segment headers behind the first
 /// of them.
-fn destroy(log: &Log, count: u8, byte: u8) {
+fn destroy(log: &TestLog, count: u8, byte: u8) {
     let segments = log.segments();
     for batch in BATCHES - count..BATCHES {
         let file = segment::open(&segments[usize::from(batch) / 3]).unwrap();
@@ -33,7 +33,7 @@ fn destroy(log: &Log, count: u8, byte: u8) {
     }
 }
 
-fn refusal(log: &Log) -> String {
+fn refusal(log: &TestLog) -> String {
     match log.read(0) {
         Err(error @ LogError::Damaged { .. }) => error.to_string(),
         other => panic!("expected damage, got {other:?}"),
@@ -41,7 +41,7 @@ fn refusal(log: &Log) -> String {
 }
 
 #[test]
-fn acknowledged_batches_destroyed_at_the_end_are_refused_and_found() {
+fn acknowledged_batches_destroyed_at_log_end_are_refused_and_reported() {
     for count in [1, 2, 3, 5, 20, 35] {
         for byte in [0, 0xA5] {
             let log = written();
@@ -56,7 +56,7 @@ fn acknowledged_batches_destroyed_at_the_end_are_refused_and_found() {
 
 /// The segments behind the first lost batch are missing too, as if the log ended there.
 #[test]
-fn acknowledged_batches_gone_with_their_segments_are_refused_and_named() {
+fn acknowledged_batches_lost_with_their_segments_are_refused_and_named() {
     for count in [1, 5, 20, 35] {
         let log = written();
         destroy(&log, count, 0);
@@ -75,8 +75,8 @@ fn acknowledged_batches_gone_with_their_segments_are_refused_and_named() {
 }
 
 #[test]
-fn a_log_beyond_its_note_is_sound() {
-    let log = Log::new();
+fn log_with_batches_after_the_newest_claim_opens() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     let note = fs::read(log.note()).unwrap();
@@ -96,14 +96,14 @@ fn a_log_beyond_its_note_is_sound() {
     assert!(refusal(&log).contains("batches 9 to 9 are lost"), "opening notes the last batch");
 }
 
-fn destroy_last_of_nine(log: &Log) {
+fn destroy_last_of_nine(log: &TestLog) {
     let file = segment::open(&log.segments()[2]).unwrap();
     file.write_all_at(&[0; BIG], FIRST_FRAME + 2 * BIG as u64).unwrap();
 }
 
 #[test]
-fn a_note_of_another_store_claims_nothing() {
-    let (log, other) = (Log::new(), Log::new());
+fn claim_of_another_store_is_ignored() {
+    let (log, other) = (TestLog::new(), TestLog::new());
     append(&mut log.writer(0), 1).unwrap();
     let note = fs::read(written().note()).unwrap();
     fs::write(other.note(), note).unwrap();
@@ -116,8 +116,8 @@ fn a_note_of_another_store_claims_nothing() {
 /// The batch whose sync failed is still in the previous segment; the next segment reuses its
 /// number.
 #[test]
-fn an_abandoned_batch_does_not_stand_in_for_the_lost_one_with_its_number() {
-    let log = Log::new();
+fn unacknowledged_batch_does_not_replace_lost_batch_of_same_number() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     log.faults().sync_fails.store(true, Ordering::SeqCst);
@@ -132,8 +132,8 @@ fn an_abandoned_batch_does_not_stand_in_for_the_lost_one_with_its_number() {
 }
 
 #[test]
-fn a_note_that_cannot_be_written_costs_no_batch_and_claims_nothing_false() {
-    let log = Log::new();
+fn failed_claim_write_loses_no_batch_and_claims_nothing_false() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     log.faults().full.store(true, Ordering::SeqCst);
@@ -150,10 +150,10 @@ fn a_note_that_cannot_be_written_costs_no_batch_and_claims_nothing_false() {
 }
 
 #[test]
-fn a_power_failure_at_any_write_leaves_a_log_that_opens_with_all_that_was_acknowledged() {
+fn power_failure_at_any_write_keeps_every_acknowledged_batch() {
     for power in 1..40 {
         for thirds in 0..=3 {
-            let log = Log::new();
+            let log = TestLog::new();
             append(&mut log.writer(0), 1).unwrap();
             let mut writer = log.writer(0);
             log.faults().volatile.store(true, Ordering::SeqCst);
@@ -176,9 +176,9 @@ fn a_power_failure_at_any_write_leaves_a_log_that_opens_with_all_that_was_acknow
 
 /// The worst order of writes: the note reaches the disk and the batches do not.
 #[test]
-fn power_failure_that_keeps_only_the_note_leaves_a_log_that_opens() {
+fn log_opens_after_power_failure_that_keeps_only_the_claim() {
     for power in 1..40 {
-        let log = Log::new();
+        let log = TestLog::new();
         append(&mut log.writer(0), 1).unwrap();
         let mut writer = log.writer(0);
         log.faults().volatile.store(true, Ordering::SeqCst);
@@ -193,8 +193,8 @@ fn power_failure_that_keeps_only_the_note_leaves_a_log_that_opens() {
 }
 
 #[test]
-fn a_log_that_let_go_of_all_before_its_note_is_sound() {
-    let log = Log::new();
+fn log_without_the_segments_before_its_claim_opens() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=3 {
         append(&mut writer, name).unwrap();

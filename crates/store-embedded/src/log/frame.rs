@@ -61,15 +61,15 @@ fn checksum(frame: &[u8]) -> u32 {
 
 /// A batch that was read back and whose checksum matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Frame<'a> {
+pub struct LogFrame<'a> {
     pub number: BatchNumber,
     pub events: u32,
     pub payload: &'a [u8],
 }
 
-impl<'a> Frame<'a> {
+impl<'a> LogFrame<'a> {
     /// Returns the frame at the start of `bytes`, if it is complete and belongs to this store.
-    pub fn read(bytes: &'a [u8], tag: StoreTag) -> Option<Frame<'a>> {
+    pub fn read(bytes: &'a [u8], tag: StoreTag) -> Option<LogFrame<'a>> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
         if word(0) != MAGIC || header[24..32] != tag.0 {
@@ -81,14 +81,14 @@ impl<'a> Frame<'a> {
             return None;
         }
         let number = u64::from_le_bytes(header[8..16].try_into().expect("eight bytes"));
-        Some(Frame { number: BatchNumber(number), events: word(16), payload: &frame[HEADER_BYTES..] })
+        Some(LogFrame { number: BatchNumber(number), events: word(16), payload: &frame[HEADER_BYTES..] })
     }
 
     /// Returns the checksum in the header of the frame at the start of `bytes`. Panics without a
-    /// header; [`Frame::read`] must have accepted the frame.
+    /// header; [`LogFrame::read`] must have accepted the frame.
     pub fn stored_checksum(bytes: &[u8]) -> u32 {
         let checksum = bytes.get(20..24).and_then(|four| four.try_into().ok());
-        u32::from_le_bytes(checksum.expect("a frame has a header"))
+        u32::from_le_bytes(checksum.expect("LogFrame::read accepted these bytes"))
     }
 
     /// Returns whether a frame with this batch number starts here, complete or not.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn frame_matches_bytes_of_version_1() {
         assert_eq!(
             hex(&frame(b"hello")),
             "42544c42 05000000 07000000 00000000 02000000 b8035235 73746f72 65746167 68656c6c 6f000000"
@@ -128,24 +128,24 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_back() {
+    fn frame_round_trips() {
         let bytes = frame(b"hello");
-        let read = Frame::read(&bytes, TAG).unwrap();
-        assert_eq!(read, Frame { number: BatchNumber(7), events: 2, payload: b"hello" });
+        let read = LogFrame::read(&bytes, TAG).unwrap();
+        assert_eq!(read, LogFrame { number: BatchNumber(7), events: 2, payload: b"hello" });
         assert_eq!(read.length_on_disk(), bytes.len());
     }
 
     #[test]
-    fn a_torn_or_flipped_or_foreign_frame_is_no_frame() {
+    fn torn_flipped_or_foreign_frame_is_not_read() {
         let bytes = frame(b"hello world");
         for length in 0..HEADER_BYTES + 11 {
-            assert_eq!(Frame::read(&bytes[..length], TAG), None, "{length} bytes");
+            assert_eq!(LogFrame::read(&bytes[..length], TAG), None, "{length} bytes");
         }
         for bit in 0..(HEADER_BYTES + 11) * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Frame::read(&damaged, TAG), None, "bit {bit}");
+            assert_eq!(LogFrame::read(&damaged, TAG), None, "bit {bit}");
         }
-        assert_eq!(Frame::read(&bytes, StoreTag(*b"other---")), None);
+        assert_eq!(LogFrame::read(&bytes, StoreTag(*b"other---")), None);
     }
 }

@@ -10,11 +10,11 @@
 mod copy;
 mod durable;
 mod frame;
-mod look;
 mod scan;
 mod scrub;
 pub(crate) mod segment;
 mod spares;
+mod verify;
 mod writer;
 
 #[cfg(test)]
@@ -26,13 +26,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use copy::{CopiedLog, copy, write_segments};
-pub use durable::NAME as DURABLE_NOTE;
-pub use frame::{BatchBuffer, Frame};
-pub use look::{LogCount, LogFinding, look};
+pub use durable::NAME as DURABLE_FILE;
+pub use frame::{BatchBuffer, LogFrame};
 pub use scan::{ScanEnd, scan};
 pub use scrub::Scrub;
-pub use spares::{Held, Spares};
+pub use spares::{SegmentHold, Spares};
 use thiserror::Error;
+pub use verify::{LogCount, LogFinding, verify};
 pub use writer::{AppendError, LogWriter, WriterSettings};
 
 /// Only for the fuzz targets.
@@ -60,7 +60,7 @@ impl BatchNumber {
 pub struct SegmentNumber(pub u64);
 
 /// Returns whether the directory contains any segment.
-pub fn look_for_segments(directory: &Path) -> io::Result<bool> {
+pub fn has_segments(directory: &Path) -> io::Result<bool> {
     segment::list(directory).map(|segments| !segments.is_empty())
 }
 

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use super::durable::newest_claim;
-use super::frame::{ALIGNMENT, Frame};
+use super::frame::{ALIGNMENT, LogFrame};
 use super::segment::{self, FIRST_FRAME};
 use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
@@ -20,12 +20,12 @@ pub struct ScanEnd {
     /// The last segment and the offset of its first free byte.
     pub resume_at: Option<(SegmentNumber, u64)>,
     /// The last batch and its location. A crash may have hit before its sync.
-    pub last_frame: Option<LastFrame>,
+    pub last_batch_bytes: Option<LastBatch>,
     pub next_batch: BatchNumber,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LastFrame {
+pub struct LastBatch {
     pub segment: SegmentNumber,
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -38,12 +38,12 @@ pub fn scan<E: From<LogError>>(
     directory: &Path,
     tag: StoreTag,
     checkpoint: BatchNumber,
-    mut visit: impl FnMut(Frame<'_>) -> Result<(), E>,
+    mut visit: impl FnMut(LogFrame<'_>) -> Result<(), E>,
 ) -> Result<ScanEnd, E> {
     let io_error = |path: &Path, error| LogError::Io { path: path.to_owned(), error };
     let files = segment::list(directory).map_err(|error| io_error(directory, error))?;
     let mut segments = Vec::new();
-    let mut unbegun = None;
+    let mut headerless = None;
     for (position, (number, path)) in files.iter().enumerate() {
         let header = segment::read_header(path)?;
         match header {
@@ -60,7 +60,7 @@ pub fn scan<E: From<LogError>>(
                 segments.push((*number, path, header.first_batch));
             }
             // A crash hit after the file was taken from the spares, before its header was written.
-            _ if position + 1 == files.len() => unbegun = Some(path),
+            _ if position + 1 == files.len() => headerless = Some(path),
             _ => return Err(damaged(path, 0, "the segment has no header").into()),
         }
     }
@@ -75,7 +75,7 @@ pub fn scan<E: From<LogError>>(
     };
     let claim = newest_claim(directory, tag);
     let mut resume_at = None;
-    let mut last_frame = None;
+    let mut last_batch_bytes = None;
     for (position, &(number, path, _)) in segments.iter().enumerate() {
         let next_first = segments.get(position + 1).map(|&(_, _, first)| first);
         if next_first.is_some_and(|first| first <= checkpoint.next()) {
@@ -86,19 +86,19 @@ pub fn scan<E: From<LogError>>(
         let mut offset = FIRST_FRAME as usize;
         let mut last = 0..0;
         while next_first != Some(expected) {
-            let frame = bytes.get(offset..).and_then(|rest| Frame::read(rest, tag));
+            let frame = bytes.get(offset..).and_then(|rest| LogFrame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == expected) else {
-                if next_first.is_some() || newer_frame_behind(&bytes, offset, tag, expected) {
+                if next_first.is_some() || newer_frame_follows(&bytes, offset, tag, expected) {
                     let what = format!("batch {} cannot be read", expected.0);
                     return Err(damaged(path, offset as u64, &what).into());
                 }
-                if bytes.get(offset..).is_some_and(|rest| Frame::begins(rest, tag, expected)) {
+                if bytes.get(offset..).is_some_and(|rest| LogFrame::begins(rest, tag, expected)) {
                     let file = path.display();
-                    tracing::warn!(%file, offset, "an unfinished batch at the end of the log is dropped; nobody was told that it was stored");
+                    tracing::warn!(%file, offset, "unfinished batch at the end of the log dropped; it was never acknowledged");
                 }
                 break;
             };
-            let checksum = Frame::stored_checksum(&bytes[offset..]);
+            let checksum = LogFrame::stored_checksum(&bytes[offset..]);
             if let Some(what) = claim.and_then(|claim| claim.contradicts(frame.number, number, checksum)) {
                 return Err(damaged(path, offset as u64, &what).into());
             }
@@ -112,7 +112,7 @@ pub fn scan<E: From<LogError>>(
         resume_at = Some((number, offset as u64));
         if !last.is_empty() {
             let offset = last.start as u64;
-            last_frame = Some(LastFrame { segment: number, offset, bytes: bytes[last].to_vec() });
+            last_batch_bytes = Some(LastBatch { segment: number, offset, bytes: bytes[last].to_vec() });
         }
     }
     if expected <= checkpoint {
@@ -120,20 +120,20 @@ pub fn scan<E: From<LogError>>(
         return Err(damaged(directory, 0, &what).into());
     }
     if let Some(what) = claim.and_then(|claim| claim.missing_from(expected)) {
-        let (path, offset) = match (unbegun, resume_at) {
+        let (path, offset) = match (headerless, resume_at) {
             (Some(path), _) => (path.clone(), 0),
             (None, Some((number, offset))) => (segment::path_of(directory, number), offset),
             (None, None) => (directory.to_owned(), 0),
         };
         return Err(damaged(&path, offset, &what).into());
     }
-    if let Some(path) = unbegun {
+    if let Some(path) = headerless {
         // Once written, a log always keeps a segment with a header. This one is damaged, not new.
         if segments.is_empty() && checkpoint > BatchNumber::NONE {
             return Err(damaged(path, 0, "the header of the segment is damaged").into());
         }
         let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
-        if newer_frame_behind(&bytes, 0, tag, BatchNumber(expected.0 - 1)) {
+        if newer_frame_follows(&bytes, 0, tag, BatchNumber(expected.0 - 1)) {
             return Err(
                 damaged(path, 0, "the segment has no header, but batches that are not elsewhere").into()
             );
@@ -141,13 +141,13 @@ pub fn scan<E: From<LogError>>(
         std::fs::remove_file(path).map_err(|error| io_error(path, error))?;
     }
     let segments = segments.iter().map(|&(number, _, first)| (number, first)).collect();
-    Ok(ScanEnd { segments, resume_at, last_frame, next_batch: expected })
+    Ok(ScanEnd { segments, resume_at, last_batch_bytes, next_batch: expected })
 }
 
-pub(super) fn newer_frame_behind(bytes: &[u8], offset: usize, tag: StoreTag, expected: BatchNumber) -> bool {
+pub(super) fn newer_frame_follows(bytes: &[u8], offset: usize, tag: StoreTag, expected: BatchNumber) -> bool {
     (offset.next_multiple_of(ALIGNMENT)..bytes.len())
         .step_by(ALIGNMENT)
-        .filter_map(|at| Frame::read(&bytes[at..], tag))
+        .filter_map(|at| LogFrame::read(&bytes[at..], tag))
         .any(|frame| frame.number > expected)
 }
 

@@ -14,11 +14,11 @@ use super::{BatchNumber, LogWriter};
 /// meanwhile.
 #[derive(Debug, Default)]
 pub struct Scrub {
-    stage: Stage,
+    stage: ScrubStage,
 }
 
 #[derive(Debug, Default)]
-enum Stage {
+enum ScrubStage {
     #[default]
     Begun,
     WaitsForNewFile,
@@ -32,7 +32,7 @@ impl Scrub {
     /// Returns the batch up to which the tables must be written before the scrub can continue.
     pub fn waits_for_tables(&self) -> Option<BatchNumber> {
         match self.stage {
-            Stage::WaitsForTables { through } => Some(through),
+            ScrubStage::WaitsForTables { through } => Some(through),
             _ => None,
         }
     }
@@ -51,20 +51,20 @@ impl Scrub {
         let unlisted = |error| format!("the log's directory cannot be read: {error}");
         loop {
             self.stage = match self.stage {
-                Stage::Begun => {
+                ScrubStage::Begun => {
                     log.spares().renew().map_err(unlisted)?;
-                    Stage::WaitsForNewFile
+                    ScrubStage::WaitsForNewFile
                 }
-                Stage::WaitsForNewFile if log.spares().has_ready()? => {
+                ScrubStage::WaitsForNewFile if log.spares().has_ready()? => {
                     let through = log.roll().map_err(|error| error.to_string())?;
-                    Stage::WaitsForTables { through }
+                    ScrubStage::WaitsForTables { through }
                 }
-                Stage::WaitsForTables { through } if through <= in_tables => {
+                ScrubStage::WaitsForTables { through } if through <= in_tables => {
                     log.delete_through(through).map_err(unlisted)?;
-                    Stage::WaitsForDeletion
+                    ScrubStage::WaitsForDeletion
                 }
-                Stage::WaitsForDeletion => return log.spares().has_deleted_all(),
-                Stage::WaitsForNewFile | Stage::WaitsForTables { .. } => return Ok(false),
+                ScrubStage::WaitsForDeletion => return log.spares().has_deleted_all(),
+                ScrubStage::WaitsForNewFile | ScrubStage::WaitsForTables { .. } => return Ok(false),
             }
         }
     }

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1() {
+    fn segment_header_matches_bytes_of_version_1() {
         assert_eq!(
             hex(&header().encode()),
             "424c5545 544c4f47 01000000 03000000 00000000 09000000 00000000 73746f72 65746167 00200000 00000000 25d08a1b"
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_refused_and_not_misread() {
+    fn segment_of_newer_version_is_refused() {
         let mut bytes = header().encode();
         bytes[8] = 2;
         let checksum = crc32fast::hash(&bytes[..44]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_header_is_no_header() {
+    fn damaged_segment_header_is_not_read() {
         let mut bytes = header().encode();
         bytes[13] ^= 1;
         assert_eq!(SegmentHeader::read(&bytes, Path::new("x")).unwrap(), None);

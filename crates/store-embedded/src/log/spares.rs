@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::BatchNumber;
 use crate::disk::Disk;
@@ -18,38 +20,38 @@ pub struct Spares {
     directory: PathBuf,
     disk: Disk,
     segment_bytes: u64,
-    state: Mutex<State>,
+    state: Mutex<SparesState>,
     changed: Condvar,
     /// The newest durable batch, as reported by the writer. A copy of the segments must contain it.
     durable: AtomicU64,
 }
 
 #[derive(Default)]
-struct State {
+struct SparesState {
     ready: Vec<PathBuf>,
     next_name: u64,
     closed: bool,
     /// Whether only new files may be handed out.
-    renewing: bool,
+    only_new_files: bool,
     /// The file that the provisioner is creating. It is new, so `renew` must not delete it.
-    making: Option<PathBuf>,
+    creating: Option<PathBuf>,
     /// Why the last attempt to create a spare failed.
-    unmade: Option<String>,
+    create_failure: Option<String>,
     /// The files that the provisioner must delete, and whether it is deleting files now.
-    doomed: BTreeSet<PathBuf>,
+    to_delete: BTreeSet<PathBuf>,
     deleting: bool,
     /// Why a file could not be deleted.
-    undeleted: Option<String>,
+    delete_failure: Option<String>,
     /// The number of callers that copy the log, and the segments kept only for them. The value says
     /// whether the segment is deleted on release (`true`) or becomes a spare (`false`).
-    holders: usize,
-    held_back: BTreeMap<PathBuf, bool>,
+    copies: usize,
+    retained: BTreeMap<PathBuf, bool>,
 }
 
 /// A guard: while it exists, no segment of the log is deleted or recycled.
-pub struct Held(Arc<Spares>);
+pub struct SegmentHold(Arc<Spares>);
 
-impl Drop for Held {
+impl Drop for SegmentHold {
     fn drop(&mut self) {
         self.0.release();
     }
@@ -65,7 +67,7 @@ impl Spares {
     /// Adopts the spares that an earlier run left. Deletes unfinished files and spares of another
     /// size.
     pub fn open(directory: &Path, disk: Disk, segment_bytes: u64) -> io::Result<Spares> {
-        let mut state = State::default();
+        let mut state = SparesState::default();
         for entry in std::fs::read_dir(directory)? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -92,8 +94,8 @@ impl Spares {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the list of spares")
+    fn state(&self) -> MutexGuard<'_, SparesState> {
+        self.state.lock()
     }
 
     /// Moves a spare to `target`. Creates the file there if no spare is ready, which is slow.
@@ -116,23 +118,23 @@ impl Spares {
     }
 
     /// Keeps every existing segment in place until the guard is dropped.
-    pub fn hold(self: &Arc<Self>) -> Held {
-        self.state().holders += 1;
-        Held(Arc::clone(self))
+    pub fn hold(self: &Arc<Self>) -> SegmentHold {
+        self.state().copies += 1;
+        SegmentHold(Arc::clone(self))
     }
 
     fn release(&self) {
         let mut state = self.state();
-        state.holders -= 1;
-        if state.holders > 0 {
+        state.copies -= 1;
+        if state.copies > 0 {
             return;
         }
-        let held_back = std::mem::take(&mut state.held_back);
-        for (segment, is_doomed) in held_back {
+        let retained = std::mem::take(&mut state.retained);
+        for (segment, is_doomed) in retained {
             if is_doomed {
-                state.doomed.insert(segment);
+                state.to_delete.insert(segment);
             } else if let Err(error) = self.keep(&mut state, &segment) {
-                tracing::warn!(%error, "a log segment that is no longer needed could not be recycled");
+                tracing::warn!(%error, "recycling a log segment failed");
             }
         }
         self.changed.notify_one();
@@ -142,20 +144,20 @@ impl Spares {
     /// during a scrub. Defers both while a caller holds the segments.
     pub fn give_back(&self, segment: &Path) -> io::Result<()> {
         let mut state = self.state();
-        if state.holders > 0 {
-            let is_doomed = state.renewing;
-            state.held_back.insert(segment.to_owned(), is_doomed);
+        if state.copies > 0 {
+            let is_doomed = state.only_new_files;
+            state.retained.insert(segment.to_owned(), is_doomed);
             return Ok(());
         }
-        if state.renewing {
-            state.doomed.insert(segment.to_owned());
+        if state.only_new_files {
+            state.to_delete.insert(segment.to_owned());
             self.changed.notify_one();
             return Ok(());
         }
         self.keep(&mut state, segment)
     }
 
-    fn keep(&self, state: &mut State, segment: &Path) -> io::Result<()> {
+    fn keep(&self, state: &mut SparesState, segment: &Path) -> io::Result<()> {
         if state.ready.len() >= KEEP_AT_MOST {
             return std::fs::remove_file(segment);
         }
@@ -174,26 +176,27 @@ impl Spares {
         for entry in std::fs::read_dir(&self.directory)? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.starts_with("spare-") && !name.ends_with(".tmp") && state.making.as_ref() != Some(&path) {
+            if name.starts_with("spare-") && !name.ends_with(".tmp") && state.creating.as_ref() != Some(&path)
+            {
                 used.insert(path);
             }
         }
         state.ready.clear();
-        state.doomed.append(&mut used);
-        (state.unmade, state.undeleted) = (None, None);
-        state.renewing = true;
+        state.to_delete.append(&mut used);
+        (state.create_failure, state.delete_failure) = (None, None);
+        state.only_new_files = true;
         self.changed.notify_one();
         Ok(())
     }
 
     pub(super) fn reuse_again(&self) {
-        self.state().renewing = false;
+        self.state().only_new_files = false;
     }
 
     /// Returns whether a spare is ready, or why none could be created.
     pub(super) fn has_ready(&self) -> Result<bool, String> {
         let state = self.state();
-        match (&state.unmade, state.ready.is_empty()) {
+        match (&state.create_failure, state.ready.is_empty()) {
             (_, false) => Ok(true),
             (Some(why), true) => Err(why.clone()),
             (None, true) => Ok(false),
@@ -201,22 +204,22 @@ impl Spares {
     }
 
     /// Schedules files for deletion.
-    pub(super) fn doom(&self, files: impl IntoIterator<Item = PathBuf>) {
+    pub(super) fn schedule_deletion(&self, files: impl IntoIterator<Item = PathBuf>) {
         let mut state = self.state();
-        if state.holders > 0 {
-            state.held_back.extend(files.into_iter().map(|file| (file, true)));
+        if state.copies > 0 {
+            state.retained.extend(files.into_iter().map(|file| (file, true)));
             return;
         }
-        state.doomed.extend(files);
+        state.to_delete.extend(files);
         self.changed.notify_one();
     }
 
     /// Returns whether all scheduled deletions are durable, or why one failed.
     pub(super) fn has_deleted_all(&self) -> Result<bool, String> {
         let state = self.state();
-        match &state.undeleted {
-            _ if state.deleting || !state.doomed.is_empty() => Ok(false),
-            _ if state.held_back.values().any(|is_doomed| *is_doomed) => Ok(false),
+        match &state.delete_failure {
+            _ if state.deleting || !state.to_delete.is_empty() => Ok(false),
+            _ if state.retained.values().any(|is_doomed| *is_doomed) => Ok(false),
             Some(why) => Err(why.clone()),
             None => Ok(true),
         }
@@ -251,43 +254,42 @@ impl Spares {
         let mut state = self.state();
         while !state.closed {
             // Delete first, since it frees disk space.
-            if !state.doomed.is_empty() {
-                let doomed = std::mem::take(&mut state.doomed);
+            if !state.to_delete.is_empty() {
+                let to_delete = std::mem::take(&mut state.to_delete);
                 state.deleting = true;
                 drop(state);
-                let deleted = self.delete(doomed);
+                let deleted = self.delete(to_delete);
                 state = self.state();
                 state.deleting = false;
-                state.undeleted = deleted.err().or(state.undeleted.take());
+                state.delete_failure = deleted.err().or(state.delete_failure.take());
                 continue;
             }
             if state.ready.len() >= KEEP_READY {
-                state = self.changed.wait(state).expect("nobody panics while holding the list of spares");
+                self.changed.wait(&mut state);
                 continue;
             }
             let name = state.next_name;
             state.next_name += 1;
             let spare = self.directory.join(format!("spare-{name}"));
-            state.making = Some(spare.clone());
+            state.creating = Some(spare.clone());
             drop(state);
             let made = self.make(&spare);
             state = self.state();
-            state.making = None;
+            state.creating = None;
             match made {
                 Ok(()) => {
-                    state.unmade = None;
+                    state.create_failure = None;
                     state.ready.push(spare);
                 }
                 // The scheduled deletions may free enough space, so try again.
-                Err(_) if !state.doomed.is_empty() => {}
+                Err(_) if !state.to_delete.is_empty() => {}
                 Err(error) => {
-                    tracing::warn!(%error, "no spare log segment could be made; trying again when one is needed");
-                    state.unmade = Some(format!("no new log segment can be made: {error}"));
+                    tracing::warn!(%error, "creating a spare log segment failed; will retry when one is needed");
+                    state.create_failure = Some(format!("no new log segment can be created: {error}"));
                     // `close` notifies only once. If it ran during `make`, waiting now would block
                     // forever.
                     if !state.closed {
-                        state =
-                            self.changed.wait(state).expect("nobody panics while holding the list of spares");
+                        self.changed.wait(&mut state);
                     }
                 }
             }

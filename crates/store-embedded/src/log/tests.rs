@@ -18,14 +18,14 @@ pub(super) const TAG: StoreTag = StoreTag(*b"storetag");
 const SEGMENT_BYTES: u64 = 4096 + 3 * 1024;
 pub(super) const BIG: usize = 1000;
 
-pub(super) struct Log {
+pub(super) struct TestLog {
     directory: TempDir,
     faults: Arc<Faults>,
 }
 
-impl Log {
-    pub(super) fn new() -> Log {
-        Log { directory: TempDir::new().unwrap(), faults: Arc::default() }
+impl TestLog {
+    pub(super) fn new() -> TestLog {
+        TestLog { directory: TempDir::new().unwrap(), faults: Arc::default() }
     }
 
     pub(super) fn writer(&self, checkpoint: u64) -> LogWriter {
@@ -52,7 +52,7 @@ impl Log {
     }
 
     pub(super) fn note(&self) -> PathBuf {
-        self.directory.path().join(DURABLE_NOTE)
+        self.directory.path().join(DURABLE_FILE)
     }
 
     pub(super) fn directory(&self) -> &Path {
@@ -63,10 +63,10 @@ impl Log {
         &self.faults
     }
 
-    /// Returns what `look` reports.
+    /// Returns what `verify` reports.
     pub(super) fn findings(&self) -> Vec<String> {
         let mut findings = Vec::new();
-        look(
+        verify(
             self.directory.path(),
             Some(TAG),
             BatchNumber::NONE,
@@ -90,8 +90,8 @@ pub(super) fn append(writer: &mut LogWriter, name: u8) -> Result<(), AppendError
 }
 
 #[test]
-fn batches_come_back_in_order_over_several_segments_and_openings() {
-    let log = Log::new();
+fn batches_are_read_in_order_across_segments_and_restarts() {
+    let log = TestLog::new();
     for round in 0..4 {
         let mut writer = log.writer(0);
         for name in 0..4 {
@@ -103,9 +103,9 @@ fn batches_come_back_in_order_over_several_segments_and_openings() {
 }
 
 #[test]
-fn a_torn_tail_is_cut_and_its_place_is_used_again() {
+fn torn_tail_is_dropped_and_its_space_is_reused() {
     for torn_to in [0, 1, 31, 32, 500, BIG - 1] {
-        let log = Log::new();
+        let log = TestLog::new();
         let mut writer = log.writer(0);
         append(&mut writer, 1).unwrap();
         let note = fs::read(log.note()).unwrap();
@@ -123,9 +123,9 @@ fn a_torn_tail_is_cut_and_its_place_is_used_again() {
 }
 
 #[test]
-fn a_flipped_bit_with_newer_batches_behind_it_is_damage_with_a_place() {
+fn flipped_bit_before_newer_batches_is_damage_with_file_and_offset() {
     for damaged_batch in 0..2 {
-        let log = Log::new();
+        let log = TestLog::new();
         let mut writer = log.writer(0);
         for name in 1..=3 {
             append(&mut writer, name).unwrap();
@@ -141,8 +141,8 @@ fn a_flipped_bit_with_newer_batches_behind_it_is_damage_with_a_place() {
 }
 
 #[test]
-fn damage_at_the_end_of_an_earlier_segment_is_not_taken_for_the_end_of_the_log() {
-    let log = Log::new();
+fn damage_at_end_of_earlier_segment_is_not_the_end_of_the_log() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=4 {
         append(&mut writer, name).unwrap();
@@ -154,8 +154,8 @@ fn damage_at_the_end_of_an_earlier_segment_is_not_taken_for_the_end_of_the_log()
 }
 
 #[test]
-fn a_missing_segment_is_damage() {
-    let log = Log::new();
+fn missing_segment_is_damage() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=7 {
         append(&mut writer, name).unwrap();
@@ -168,8 +168,8 @@ fn a_missing_segment_is_damage() {
 }
 
 #[test]
-fn old_bytes_behind_the_new_ones_in_a_recycled_segment_are_not_read() {
-    let log = Log::new();
+fn stale_bytes_in_recycled_segment_are_not_read() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=4 {
         append(&mut writer, name).unwrap();
@@ -189,8 +189,8 @@ fn old_bytes_behind_the_new_ones_in_a_recycled_segment_are_not_read() {
 }
 
 #[test]
-fn a_log_already_checkpointed_gives_only_what_came_after() {
-    let log = Log::new();
+fn scan_after_checkpoint_returns_only_later_batches() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=5 {
         append(&mut writer, name).unwrap();
@@ -201,8 +201,8 @@ fn a_log_already_checkpointed_gives_only_what_came_after() {
 }
 
 #[test]
-fn a_segment_taken_from_the_spares_but_never_begun_holds_nothing() {
-    let log = Log::new();
+fn segment_taken_from_spares_without_header_holds_nothing() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=4 {
         append(&mut writer, name).unwrap();
@@ -220,8 +220,8 @@ fn a_segment_taken_from_the_spares_but_never_begun_holds_nothing() {
 }
 
 #[test]
-fn after_a_failed_write_the_log_goes_on_without_the_refused_batch() {
-    let log = Log::new();
+fn log_continues_without_the_refused_batch_after_failed_write() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     log.faults.full.store(true, Ordering::SeqCst);
@@ -233,8 +233,8 @@ fn after_a_failed_write_the_log_goes_on_without_the_refused_batch() {
 }
 
 #[test]
-fn after_a_failed_sync_the_batch_that_may_have_reached_the_disk_is_not_read() {
-    let log = Log::new();
+fn batch_of_failed_sync_is_not_read() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     log.faults.sync_fails.store(true, Ordering::SeqCst);
@@ -248,28 +248,28 @@ fn after_a_failed_sync_the_batch_that_may_have_reached_the_disk_is_not_read() {
 }
 
 #[test]
-fn a_damaged_header_of_the_last_segment_does_not_cost_its_batches() {
-    let log = Log::new();
+fn damaged_header_of_last_segment_does_not_delete_its_batches() {
+    let log = TestLog::new();
     append(&mut log.writer(0), 1).unwrap();
     segment::open(&log.segments()[0]).unwrap().write_all_at(b"!", 3).unwrap();
     assert!(matches!(log.read(0), Err(LogError::Damaged { .. })));
-    assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
+    assert_eq!(log.segments().len(), 1, "the segment is kept for a repair");
 }
 
 #[test]
-fn the_only_segment_is_not_taken_for_a_new_one_and_deleted_when_its_header_is_damaged() {
-    let log = Log::new();
+fn only_segment_with_damaged_header_is_not_deleted_as_new() {
+    let log = TestLog::new();
     append(&mut log.writer(0), 1).unwrap();
     segment::open(&log.segments()[0]).unwrap().write_all_at(b"!", 3).unwrap();
     // The tables contain its only batch.
     let refused = log.read(1).unwrap_err().to_string();
     assert!(refused.contains("header of the segment is damaged"), "{refused}");
-    assert_eq!(log.segments().len(), 1, "it is kept for whoever repairs it");
+    assert_eq!(log.segments().len(), 1, "the segment is kept for a repair");
 }
 
 #[test]
-fn files_of_another_store_are_refused() {
-    let log = Log::new();
+fn segments_of_another_store_are_refused() {
+    let log = TestLog::new();
     append(&mut log.writer(0), 1).unwrap();
     let foreign =
         scan(log.directory.path(), StoreTag(*b"another-"), BatchNumber::NONE, |_| Ok::<_, LogError>(()));
@@ -277,8 +277,8 @@ fn files_of_another_store_are_refused() {
 }
 
 #[test]
-fn a_segment_that_lost_its_end_is_damage_also_where_the_log_could_end() {
-    let log = Log::new();
+fn truncated_segment_is_damage_even_at_the_end_of_the_log() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     append(&mut writer, 2).unwrap();
@@ -288,13 +288,13 @@ fn a_segment_that_lost_its_end_is_damage_also_where_the_log_could_end() {
 }
 
 #[test]
-fn the_last_batch_is_synced_again_before_anybody_is_told_that_it_is_stored() {
-    let log = Log::new();
+fn last_batch_is_synced_again_at_start() {
+    let log = TestLog::new();
     append(&mut log.writer(0), 1).unwrap();
     // The state after a crash before the sync: complete in the page cache, unknown on disk.
     log.faults.sync_fails.store(true, Ordering::SeqCst);
     let (_, end) = log.read(0).unwrap();
-    assert!(end.last_frame.is_some());
+    assert!(end.last_batch_bytes.is_some());
     let disk = Disk::with_faults(Arc::clone(&log.faults));
     let spares = Spares::open(log.directory.path(), disk.clone(), SEGMENT_BYTES).unwrap();
     let directory = log.directory.path().to_owned();
@@ -309,8 +309,8 @@ fn the_last_batch_is_synced_again_before_anybody_is_told_that_it_is_stored() {
 }
 
 #[test]
-fn a_disk_that_fails_again_and_again_costs_no_segment_for_each_try() {
-    let log = Log::new();
+fn repeated_disk_failures_do_not_use_a_segment_per_attempt() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     log.faults.sync_fails.store(true, Ordering::SeqCst);
@@ -324,8 +324,8 @@ fn a_disk_that_fails_again_and_again_costs_no_segment_for_each_try() {
 }
 
 #[test]
-fn a_log_that_rolled_goes_on_in_the_next_segment_and_needs_the_earlier_ones_no_more() {
-    let log = Log::new();
+fn rolled_log_continues_in_next_segment_without_the_earlier_ones() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     append(&mut writer, 1).unwrap();
     assert_eq!(writer.roll().unwrap(), BatchNumber(1));
@@ -340,9 +340,9 @@ fn a_log_that_rolled_goes_on_in_the_next_segment_and_needs_the_earlier_ones_no_m
 }
 
 #[test]
-fn a_log_that_cannot_roll_goes_on_where_it_was() {
+fn log_that_cannot_roll_continues_in_the_same_segment() {
     for sync_only in [false, true] {
-        let log = Log::new();
+        let log = TestLog::new();
         let mut writer = log.writer(0);
         for name in 1..=4 {
             append(&mut writer, name).unwrap();
@@ -359,8 +359,8 @@ fn a_log_that_cannot_roll_goes_on_where_it_was() {
 }
 
 #[test]
-fn whoever_makes_spares_ends_when_it_is_told_to_also_while_it_fails() {
-    let log = Log::new();
+fn provisioner_ends_on_close_even_while_creation_fails() {
+    let log = TestLog::new();
     log.faults.full.store(true, Ordering::SeqCst);
     let (ended, all_ended) = std::sync::mpsc::channel();
     for _ in 0..500 {
@@ -380,8 +380,8 @@ fn whoever_makes_spares_ends_when_it_is_told_to_also_while_it_fails() {
 }
 
 #[test]
-fn a_copy_that_ends_before_what_the_writer_knows_to_be_durable_is_damage_and_no_end() {
-    let log = Log::new();
+fn copy_that_ends_before_the_durable_batch_is_damage() {
+    let log = TestLog::new();
     let mut writer = log.writer(0);
     for name in 1..=2 {
         append(&mut writer, name).unwrap();

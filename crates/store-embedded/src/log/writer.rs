@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::durable::{Claim, Notes};
-use super::frame::{BatchBuffer, Frame};
+use super::durable::{Claim, ClaimFile};
+use super::frame::{BatchBuffer, LogFrame};
 use super::scan::ScanEnd;
 use super::segment::{self, FIRST_FRAME, SegmentHeader};
 use super::{BatchNumber, SegmentNumber, Spares, StoreTag};
@@ -30,10 +30,10 @@ pub struct LogWriter {
     spares: Arc<Spares>,
     /// The segments that are still needed, oldest first. The last one is being written.
     segments: VecDeque<(SegmentNumber, BatchNumber)>,
-    active: Option<Active>,
+    active: Option<ActiveSegment>,
     next_batch: BatchNumber,
     /// Records each batch after its sync.
-    notes: Notes,
+    notes: ClaimFile,
 }
 
 /// Why a batch is not durable.
@@ -48,7 +48,7 @@ pub enum AppendError {
     Sync(io::Error),
 }
 
-struct Active {
+struct ActiveSegment {
     file: File,
     offset: u64,
 }
@@ -59,7 +59,7 @@ impl LogWriter {
     /// alone is not enough. After a failed sync the kernel may treat pages as clean that never
     /// reached the disk.
     pub fn resume(settings: WriterSettings, spares: Arc<Spares>, end: ScanEnd) -> io::Result<LogWriter> {
-        if let Some(last) = &end.last_frame {
+        if let Some(last) = &end.last_batch_bytes {
             let file = segment::open(&segment::path_of(&settings.directory, last.segment))?;
             settings.disk.write_at(&file, &last.bytes, last.offset)?;
             settings.disk.sync(&file)?;
@@ -68,13 +68,13 @@ impl LogWriter {
             None => None,
             Some((number, offset)) => {
                 let file = segment::open(&segment::path_of(&settings.directory, number))?;
-                Some(Active { file, offset })
+                Some(ActiveSegment { file, offset })
             }
         };
-        let mut notes = Notes::open(&settings.directory, &settings.disk, settings.tag);
-        if let Some(last) = &end.last_frame {
+        let mut notes = ClaimFile::open(&settings.directory, &settings.disk, settings.tag);
+        if let Some(last) = &end.last_batch_bytes {
             let batch = BatchNumber(end.next_batch.0 - 1);
-            let frame_checksum = Frame::stored_checksum(&last.bytes);
+            let frame_checksum = LogFrame::stored_checksum(&last.bytes);
             notes.note(&Claim { batch, segment: last.segment, frame_checksum });
         }
         let segments = end.segments.into();
@@ -114,7 +114,7 @@ impl LogWriter {
         self.active = Some(active);
         self.spares.note_durable(self.next_batch);
         if let Some(&(segment, _)) = self.segments.back() {
-            let frame_checksum = Frame::stored_checksum(&batch.bytes);
+            let frame_checksum = LogFrame::stored_checksum(&batch.bytes);
             self.notes.note(&Claim { batch: self.next_batch, segment, frame_checksum });
         }
         self.next_batch = self.next_batch.next();
@@ -166,7 +166,7 @@ impl LogWriter {
         &self.spares
     }
 
-    fn write(&self, active: &Active, bytes: &[u8]) -> Result<Duration, AppendError> {
+    fn write(&self, active: &ActiveSegment, bytes: &[u8]) -> Result<Duration, AppendError> {
         self.settings.disk.write_at(&active.file, bytes, active.offset).map_err(AppendError::Write)?;
         let before_sync = Instant::now();
         self.settings.disk.sync(&active.file).map_err(AppendError::Sync)?;
@@ -175,18 +175,18 @@ impl LogWriter {
 
     /// Removes a segment whose first batch failed; it contains nothing. Otherwise every attempt on
     /// a failing disk would consume another segment.
-    fn abandon_if_unused(&mut self, active: &Active) {
+    fn abandon_if_unused(&mut self, active: &ActiveSegment) {
         if active.offset == FIRST_FRAME
             && let Some((number, _)) = self.segments.pop_back()
         {
             let path = segment::path_of(&self.settings.directory, number);
             if let Err(error) = std::fs::remove_file(&path) {
-                tracing::warn!(%error, path = %path.display(), "an unused log segment could not be removed");
+                tracing::warn!(%error, path = %path.display(), "removing an unused log segment failed");
             }
         }
     }
 
-    fn start_segment(&mut self) -> io::Result<Active> {
+    fn start_segment(&mut self) -> io::Result<ActiveSegment> {
         let number = self.next_segment();
         let path = segment::path_of(&self.settings.directory, number);
         self.spares.take(&path)?;
@@ -202,7 +202,7 @@ impl LogWriter {
             let _ = std::fs::remove_file(&path);
         })?;
         self.segments.push_back((number, self.next_batch));
-        Ok(Active { file, offset: FIRST_FRAME })
+        Ok(ActiveSegment { file, offset: FIRST_FRAME })
     }
 
     /// Returns the segments that contain no batch after `batch` to the spares.
@@ -223,7 +223,9 @@ impl LogWriter {
         self.recycle_through(batch)?;
         let Some(&(oldest, _)) = self.segments.front() else { return Ok(()) };
         let files = segment::list(&self.settings.directory)?;
-        self.spares.doom(files.into_iter().filter(|(number, _)| *number < oldest).map(|(_, path)| path));
+        self.spares.schedule_deletion(
+            files.into_iter().filter(|(number, _)| *number < oldest).map(|(_, path)| path),
+        );
         Ok(())
     }
 }

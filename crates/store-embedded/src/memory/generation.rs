@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use bluetick_core::{Timestamp, UserId};
 
-use super::{Recent, Room, RoomState, Stale};
+use super::{ConversationState, Recent, ResidentConversation, StaleMembers};
 use crate::log::BatchNumber;
 
 pub struct Generation {
     /// The number of this generation, counted from 1.
     pub number: u64,
-    pub rooms: Vec<Arc<Room>>,
+    pub residents: Vec<Arc<ResidentConversation>>,
     pub users: Vec<UserId>,
     pub profiles: Vec<UserId>,
     /// The bytes of log that this generation covers.
@@ -31,33 +31,47 @@ impl Generation {
     }
 
     fn numbered(number: u64, through: BatchNumber, recent: Arc<Recent>) -> Generation {
-        let (rooms, users, profiles) = (Vec::new(), Vec::new(), Vec::new());
-        Generation { number, rooms, users, profiles, log_bytes: 0, through, lowest_replayed: None, recent }
-    }
-
-    /// Adds a conversation state to the work list, once per generation.
-    fn list(&mut self, room: &Arc<Room>, state: &mut RoomState) {
-        if state.listed_in != self.number {
-            state.listed_in = self.number;
-            self.rooms.push(Arc::clone(room));
+        let (residents, users, profiles) = (Vec::new(), Vec::new(), Vec::new());
+        Generation {
+            number,
+            residents,
+            users,
+            profiles,
+            log_bytes: 0,
+            through,
+            lowest_replayed: None,
+            recent,
         }
     }
 
-    /// Records a change that all members see. The caller holds the lock of `room`.
-    pub fn changed(&mut self, room: &Arc<Room>, state: &mut RoomState) {
-        self.list(room, state);
-        let RoomState { noted, members, .. } = state;
-        noted.all(&self.recent, room, members.iter().map(|member| &member.user));
+    /// Adds a conversation state to the work list, once per generation.
+    fn list(&mut self, resident: &Arc<ResidentConversation>, state: &mut ConversationState) {
+        if state.listed_in != self.number {
+            state.listed_in = self.number;
+            self.residents.push(Arc::clone(resident));
+        }
+    }
+
+    /// Records a change that all members see. The caller holds the lock of `resident`.
+    pub fn changed(&mut self, resident: &Arc<ResidentConversation>, state: &mut ConversationState) {
+        self.list(resident, state);
+        let ConversationState { recent_listing, members, .. } = state;
+        recent_listing.add_all(&self.recent, resident, members.iter().map(|member| &member.user));
     }
 
     /// Records a change that concerns one user: its read state, its preferences, or its departure.
-    /// The caller holds the lock of `room`.
-    pub fn changed_for(&mut self, user: &UserId, room: &Arc<Room>, state: &mut RoomState) {
-        self.list(room, state);
-        if state.members.len() > super::noted::LARGE {
-            state.noted.as_large(&self.recent, room);
+    /// The caller holds the lock of `resident`.
+    pub fn changed_for(
+        &mut self,
+        user: &UserId,
+        resident: &Arc<ResidentConversation>,
+        state: &mut ConversationState,
+    ) {
+        self.list(resident, state);
+        if state.members.len() > super::recent_listing::MAX_LISTED_MEMBERS {
+            state.recent_listing.add_large(&self.recent, resident);
         } else {
-            state.noted.one(&self.recent, room, user);
+            state.recent_listing.add_one(&self.recent, resident, user);
         }
     }
 
@@ -68,7 +82,7 @@ impl Generation {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.rooms.is_empty() && self.users.is_empty() && self.profiles.is_empty()
+        self.residents.is_empty() && self.users.is_empty() && self.profiles.is_empty()
     }
 
     /// Returns this generation and replaces it with the next, empty one.
@@ -80,13 +94,13 @@ impl Generation {
     /// Marks the conversations of this generation as clean, unless they changed since. Call it once
     /// the tables contain the whole generation.
     pub fn settle(&self) {
-        for room in &self.rooms {
-            let mut state = room.state();
+        for resident in &self.residents {
+            let mut state = resident.state();
             if state.listed_in != self.number {
                 continue;
             }
-            state.stale = Stale::Nobody;
-            state.noted.settle(&self.recent, room);
+            state.stale = StaleMembers::NoMembers;
+            state.recent_listing.settle(&self.recent, resident);
         }
     }
 }
@@ -98,15 +112,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_is_listed_once_in_each_generation_it_changed_in() {
+    fn changed_conversation_is_listed_once_per_generation() {
         let mut generation = Generation::first(Arc::default());
-        let room = Arc::new(Room::new(ConversationId::group([1; 15]), RoomState::absent()));
-        generation.changed(&room, &mut room.state());
-        generation.changed(&room, &mut room.state());
+        let resident =
+            Arc::new(ResidentConversation::new(ConversationId::group([1; 15]), ConversationState::absent()));
+        generation.changed(&resident, &mut resident.state());
+        generation.changed(&resident, &mut resident.state());
         let sealed = generation.seal();
-        assert_eq!(sealed.rooms.len(), 1);
+        assert_eq!(sealed.residents.len(), 1);
         assert!(generation.is_empty());
-        generation.changed(&room, &mut room.state());
-        assert_eq!((sealed.number, generation.number, generation.rooms.len()), (1, 2, 1));
+        generation.changed(&resident, &mut resident.state());
+        assert_eq!((sealed.number, generation.number, generation.residents.len()), (1, 2, 1));
     }
 }

@@ -14,8 +14,8 @@ use crate::codec::chunk::Fingerprint;
 /// a window old and are dropped.
 #[derive(Debug, Default)]
 pub struct IdTable {
-    young: HashTable<Entry>,
-    old: HashTable<Entry>,
+    young: HashTable<IdEntry>,
+    old: HashTable<IdEntry>,
     /// The store's life in milliseconds ([`crate::dedupe`]) when the young half was started.
     young_since_ms: Option<u64>,
 }
@@ -23,7 +23,7 @@ pub struct IdTable {
 /// A message id in the table. The low half of the seq is enough: the window of a conversation holds
 /// far fewer than 2^32 messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct IdEntry {
     fingerprint: Fingerprint,
     seq_low: u32,
 }
@@ -33,7 +33,7 @@ fn spread(fingerprint: Fingerprint) -> u64 {
     u64::from(fingerprint.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-#[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+#[expect(clippy::len_without_is_empty, reason = "no caller needs is_empty")]
 impl IdTable {
     /// Drops expired ids lazily, never before the window ends. Both arguments are in the store's
     /// own time ([`crate::dedupe`]), which wall-clock jumps do not change.
@@ -47,13 +47,13 @@ impl IdTable {
 
     pub fn insert(&mut self, fingerprint: Fingerprint, seq: Seq) {
         if fingerprint != Fingerprint::NONE {
-            let entry = Entry { fingerprint, seq_low: seq.get() as u32 };
+            let entry = IdEntry { fingerprint, seq_low: seq.get() as u32 };
             self.young.insert_unique(spread(fingerprint), entry, |entry| spread(entry.fingerprint));
         }
     }
 
     pub fn remove(&mut self, fingerprint: Fingerprint, seq: Seq) {
-        let gone = Entry { fingerprint, seq_low: seq.get() as u32 };
+        let gone = IdEntry { fingerprint, seq_low: seq.get() as u32 };
         for half in [&mut self.young, &mut self.old] {
             if let Ok(found) = half.find_entry(spread(fingerprint), |entry| *entry == gone) {
                 found.remove();
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_found_at_each_of_its_places_until_it_is_removed() {
+    fn id_is_found_at_each_seq_until_removed() {
         let mut ids = IdTable::default();
         let far = Seq::new((7 << 32) + 3);
         ids.insert(Fingerprint(9), far);
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn places_on_both_sides_of_the_32_bit_border_come_back_whole() {
+    fn seqs_on_both_sides_of_32_bits_round_trip() {
         let mut ids = IdTable::default();
         let border = Seq::new(1 << 32);
         ids.insert(Fingerprint(1), border.minus(2));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_stays_for_a_whole_window_and_not_for_ever() {
+    fn id_stays_for_one_window_and_then_expires() {
         let mut ids = IdTable::default();
         let mut found_at = |now: u64| {
             ids.age(now, 100);

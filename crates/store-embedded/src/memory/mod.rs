@@ -1,24 +1,26 @@
 //! The state that the log contains and the tables may not contain yet. It keeps reads fast and
 //! spares writes a lookup in the tables.
 
+mod conversation;
 mod generation;
 mod ids;
-mod noted;
-mod pages;
+mod member_states;
+mod page_cache;
 mod profiles;
 mod recent;
-mod room;
-mod rooms;
-mod seats;
+mod recent_listing;
+mod residents;
 mod users;
 
+pub use conversation::{
+    CheckpointedState, ConversationState, NoticesAbove, ResidentConversation, TailMessage,
+};
 pub use generation::Generation;
 pub use ids::IdTable;
-pub use noted::Noted;
-pub use pages::Pages;
+pub use member_states::{MemberStates, StaleMembers};
+pub use page_cache::PageCache;
 pub use profiles::Profiles;
 pub use recent::Recent;
-pub use room::{NoticesAbove, Room, RoomState, TailMessage, Written};
-pub use rooms::Rooms;
-pub use seats::{Seats, Stale};
-pub use users::{Matching, Users};
+pub use recent_listing::RecentListing;
+pub use residents::ResidentConversations;
+pub use users::{MatchingUsers, Users};

@@ -1,16 +1,17 @@
 //! Profiles that the tables do not contain yet.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard};
 
 use bluetick_core::{Profile, UserId};
 
+use crate::sync::{PanicMutex, PanicMutexGuard};
+
 #[derive(Default)]
-pub struct Profiles(Mutex<HashMap<UserId, Profile>>);
+pub struct Profiles(PanicMutex<HashMap<UserId, Profile>>);
 
 impl Profiles {
-    fn map(&self) -> MutexGuard<'_, HashMap<UserId, Profile>> {
-        self.0.lock().expect("nobody panics while holding the profiles")
+    fn map(&self) -> PanicMutexGuard<'_, HashMap<UserId, Profile>> {
+        self.0.lock()
     }
 
     pub fn get(&self, user: &UserId) -> Option<Profile> {

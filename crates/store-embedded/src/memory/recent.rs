@@ -1,7 +1,7 @@
 //! The conversations of each user that changed since the last checkpoint. Inbox and pending
 //! deliveries are read from here first, and from the tables for all other conversations.
 //!
-//! Each user has a `Desk`. A changed conversation is added to it unsorted, once, however often it
+//! Each user has a `UserChanges`. A changed conversation is added to it unsorted, once, however often it
 //! changes. The next inbox read sorts it in. A message therefore costs nothing here until the user
 //! reads the inbox, and a read costs as much as has changed since the previous one.
 
@@ -9,97 +9,98 @@ use std::collections::hash_map::RandomState;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::BuildHasher;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use bluetick_core::inbox::{InboxFilter, InboxKey};
 use bluetick_core::{ConversationId, UserId};
 
-use super::Room;
+use super::ResidentConversation;
+use crate::sync::{PanicMutex, PanicMutexGuard};
 
 /// The number of locks over which users are spread.
 const SHARDS: usize = 64;
 
 #[derive(Default)]
-struct Desk {
-    fresh: HashMap<ConversationId, Arc<Room>>,
+struct UserChanges {
+    fresh: HashMap<ConversationId, Arc<ResidentConversation>>,
     /// The conversations sorted in by a read, with their inbox position. `None` if the inbox does
     /// not list the conversation, for example because the user has left.
-    seen: HashMap<ConversationId, (Arc<Room>, Option<InboxKey>)>,
+    seen: HashMap<ConversationId, (Arc<ResidentConversation>, Option<InboxKey>)>,
     order: BTreeSet<InboxKey>,
 }
 
-impl Desk {
-    fn put(&mut self, room: &Arc<Room>, place: Option<InboxKey>) {
-        self.remove(room.id);
-        self.order.extend(place);
-        self.seen.insert(room.id, (Arc::clone(room), place));
+impl UserChanges {
+    fn put(&mut self, resident: &Arc<ResidentConversation>, position: Option<InboxKey>) {
+        self.remove(resident.id);
+        self.order.extend(position);
+        self.seen.insert(resident.id, (Arc::clone(resident), position));
     }
 
     fn remove(&mut self, id: ConversationId) {
-        if let Some((_, Some(place))) = self.seen.remove(&id) {
-            self.order.remove(&place);
+        if let Some((_, Some(position))) = self.seen.remove(&id) {
+            self.order.remove(&position);
         }
     }
 }
 
-type Shard = HashMap<UserId, Desk>;
+type RecentShard = HashMap<UserId, UserChanges>;
 
 /// The changed conversations of all users.
 ///
 /// Invariant: a conversation that is not in here is in the tables, including its rows by user.
 ///
-/// Lock order: lock the conversation state (`Room`) first, then this.
+/// Lock order: lock the conversation state (`ResidentConversation`) first, then this.
 pub struct Recent {
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [PanicMutex<RecentShard>; SHARDS],
     hashing: RandomState,
     /// Changed conversations with too many members to note them one by one.
-    large: Mutex<HashMap<ConversationId, Arc<Room>>>,
+    large: PanicMutex<HashMap<ConversationId, Arc<ResidentConversation>>>,
 }
 
 impl Default for Recent {
     fn default() -> Recent {
         Recent {
-            shards: std::array::from_fn(|_| Mutex::default()),
+            shards: std::array::from_fn(|_| PanicMutex::default()),
             hashing: RandomState::new(),
-            large: Mutex::default(),
+            large: PanicMutex::default(),
         }
     }
 }
 
 impl Recent {
-    fn shard(&self, user: &UserId) -> MutexGuard<'_, Shard> {
+    fn shard(&self, user: &UserId) -> PanicMutexGuard<'_, RecentShard> {
         let shard = self.hashing.hash_one(user) as usize % SHARDS;
-        self.shards[shard].lock().expect("nobody panics while holding the recent ones")
+        self.shards[shard].lock()
     }
 
-    fn large(&self) -> MutexGuard<'_, HashMap<ConversationId, Arc<Room>>> {
-        self.large.lock().expect("nobody panics while holding the recent ones")
+    fn large(&self) -> PanicMutexGuard<'_, HashMap<ConversationId, Arc<ResidentConversation>>> {
+        self.large.lock()
     }
 
-    /// Lists the conversation as changed for `user`. The caller holds the lock of `room`; the same
+    /// Lists the conversation as changed for `user`. The caller holds the lock of `resident`; the same
     /// holds for the methods up to [`Recent::forget_large`].
-    pub fn note(&self, user: &UserId, room: &Arc<Room>) {
+    pub fn note(&self, user: &UserId, resident: &Arc<ResidentConversation>) {
         let mut shard = self.shard(user);
         if !shard.contains_key(user) {
-            shard.insert(user.clone(), Desk::default());
+            shard.insert(user.clone(), UserChanges::default());
         }
-        let desk = shard.get_mut(user).expect("it is there or was just put there");
-        desk.fresh.insert(room.id, Arc::clone(room));
+        let changes = shard.get_mut(user).expect("the lines above insert a missing entry");
+        changes.fresh.insert(resident.id, Arc::clone(resident));
     }
 
     pub fn forget(&self, user: &UserId, id: ConversationId) {
         let mut shard = self.shard(user);
-        if let Some(desk) = shard.get_mut(user) {
-            desk.fresh.remove(&id);
-            desk.remove(id);
-            if desk.fresh.is_empty() && desk.seen.is_empty() {
+        if let Some(changes) = shard.get_mut(user) {
+            changes.fresh.remove(&id);
+            changes.remove(id);
+            if changes.fresh.is_empty() && changes.seen.is_empty() {
                 shard.remove(user);
             }
         }
     }
 
-    pub fn note_large(&self, room: &Arc<Room>) {
-        self.large().insert(room.id, Arc::clone(room));
+    pub fn note_large(&self, resident: &Arc<ResidentConversation>) {
+        self.large().insert(resident.id, Arc::clone(resident));
     }
 
     pub fn forget_large(&self, id: ConversationId) {
@@ -107,13 +108,13 @@ impl Recent {
     }
 
     /// Returns every changed conversation of which the user may be a member.
-    pub fn rooms_of(&self, user: &UserId) -> Vec<Arc<Room>> {
-        let mut rooms: Vec<_> = self.large().values().cloned().collect();
-        if let Some(desk) = self.shard(user).get(user) {
-            rooms.extend(desk.fresh.values().cloned());
-            rooms.extend(desk.seen.values().map(|(room, _)| Arc::clone(room)));
+    pub fn residents_of(&self, user: &UserId) -> Vec<Arc<ResidentConversation>> {
+        let mut residents: Vec<_> = self.large().values().cloned().collect();
+        if let Some(changes) = self.shard(user).get(user) {
+            residents.extend(changes.fresh.values().cloned());
+            residents.extend(changes.seen.values().map(|(resident, _)| Arc::clone(resident)));
         }
-        rooms
+        residents
     }
 
     /// Sorts in the changed conversations and returns the first positions after `after`: up to
@@ -121,43 +122,43 @@ impl Recent {
     /// itself.
     ///
     /// Locks conversation states, so the caller must not hold one.
-    pub fn look(
+    pub fn first_positions(
         &self,
         user: &UserId,
         after: Option<InboxKey>,
         filter: InboxFilter,
         limit: usize,
-    ) -> (Vec<InboxKey>, HashMap<ConversationId, Arc<Room>>) {
+    ) -> (Vec<InboxKey>, HashMap<ConversationId, Arc<ResidentConversation>>) {
         let large = self.large().clone();
         // Entries stay fresh until they are sorted in: another device may read at the same time.
-        let fresh: Vec<Arc<Room>> = match self.shard(user).get(user) {
-            Some(desk) => desk.fresh.values().cloned().collect(),
+        let fresh: Vec<Arc<ResidentConversation>> = match self.shard(user).get(user) {
+            Some(changes) => changes.fresh.values().cloned().collect(),
             None => return (Vec::new(), large),
         };
-        for room in fresh {
-            let mut state = room.state();
+        for resident in fresh {
+            let mut state = resident.state();
             // If a checkpoint has just written it to the tables, it does not belong here any more.
-            if state.noted.knows(user) {
-                state.noted.looked(user);
-                let place = state.place(room.id, user);
+            if state.recent_listing.contains(user) {
+                state.recent_listing.mark_sorted(user);
+                let position = state.inbox_position(resident.id, user);
                 let mut shard = self.shard(user);
-                let desk = shard.entry(user.clone()).or_default();
-                desk.fresh.remove(&room.id);
-                desk.put(&room, place);
+                let changes = shard.entry(user.clone()).or_default();
+                changes.fresh.remove(&resident.id);
+                changes.put(&resident, position);
             }
         }
         let shard = self.shard(user);
-        let Some(desk) = shard.get(user) else { return (Vec::new(), large) };
+        let Some(changes) = shard.get(user) else { return (Vec::new(), large) };
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let wanted = |place: &&InboxKey| filter.takes(place.shelf) && !large.contains_key(&place.id);
-        let places = desk.order.range((start, Bound::Unbounded)).filter(wanted).copied();
-        (places.take(limit + 1).collect(), large)
+        let wanted = |position: &&InboxKey| filter.takes(position.shelf) && !large.contains_key(&position.id);
+        let positions = changes.order.range((start, Bound::Unbounded)).filter(wanted).copied();
+        (positions.take(limit + 1).collect(), large)
     }
 
-    /// Returns whether the last `look` sorted in this conversation, which overrides its row in the
-    /// tables. If it changed for the first time after that `look`, its row in the tables still
+    /// Returns whether the last `first_positions` sorted in this conversation, which overrides its row in the
+    /// tables. If it changed for the first time after that `first_positions`, its row in the tables still
     /// counts.
-    pub fn knows(&self, user: &UserId, id: ConversationId) -> bool {
-        self.shard(user).get(user).is_some_and(|desk| desk.seen.contains_key(&id))
+    pub fn has_sorted(&self, user: &UserId, id: ConversationId) -> bool {
+        self.shard(user).get(user).is_some_and(|changes| changes.seen.contains_key(&id))
     }
 }

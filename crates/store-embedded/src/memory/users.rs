@@ -2,13 +2,14 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard};
 
 use bluetick_core::people::name_terms;
 use bluetick_core::{NamePrefix, Person, Skeleton, User, UserId};
 
+use crate::sync::{PanicMutex, PanicMutexGuard};
+
 /// The result of a name search among the users in memory.
-pub struct Matching {
+pub struct MatchingUsers {
     /// The matches, each with the first term that matched.
     pub found: Vec<(String, Person)>,
     /// All users in memory: their rows in the tables are out of date.
@@ -16,18 +17,18 @@ pub struct Matching {
 }
 
 #[derive(Default)]
-pub struct Users(Mutex<Inner>);
+pub struct Users(PanicMutex<UnwrittenUsers>);
 
 #[derive(Default)]
-struct Inner {
+struct UnwrittenUsers {
     map: HashMap<UserId, User>,
     /// The number of users with each skeleton.
     names: HashMap<Skeleton, usize>,
 }
 
 impl Users {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().expect("nobody panics while holding the users")
+    fn inner(&self) -> PanicMutexGuard<'_, UnwrittenUsers> {
+        self.0.lock()
     }
 
     pub fn get(&self, id: &UserId) -> Option<User> {
@@ -47,14 +48,14 @@ impl Users {
         self.inner().names.contains_key(name)
     }
 
-    pub fn matching(&self, prefix: &NamePrefix) -> Matching {
+    pub fn matching(&self, prefix: &NamePrefix) -> MatchingUsers {
         let map = &self.inner().map;
         let mut found = Vec::new();
         for user in map.values() {
             let terms = name_terms(&user.id, user.display_name.as_deref());
             found.extend(prefix.match_in(&terms).map(|term| (term.to_owned(), Person::from(user))));
         }
-        Matching { found, all: map.keys().cloned().collect() }
+        MatchingUsers { found, all: map.keys().cloned().collect() }
     }
 
     /// Removes a user that the tables now contain, unless it changed since `written` was read.

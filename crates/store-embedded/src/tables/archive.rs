@@ -6,12 +6,14 @@ use std::ops::Bound;
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{ConversationId, Seq};
 
-use super::table::End;
+use super::table::RangeEnd;
 use super::{
     COLD_COUNT_KEY, ERASED_PAGES_KEY, ERASURE_REQUEST_PREFIX, EXPIRED_PAGES_KEY, Engine, LAST_RUN_KEY,
     Snapshot, TablesError, Update, in_table,
 };
-use crate::codec::archive::{Erasure, ErasureRequest, LastRun, Progress, SegmentRow, count_row, read_count};
+use crate::codec::archive::{
+    ArchiveProgress, Erasure, ErasureRequest, LastRun, SegmentRow, count_row, read_count,
+};
 use crate::codec::{DecodeError, chunk, rows};
 
 /// The key of an accepted erasure request.
@@ -43,7 +45,7 @@ impl Snapshot<'_> {
         let after = after.map(|after| *after.as_bytes());
         // LMDB rejects an empty key.
         let start = after.as_ref().map_or(Bound::Unbounded, |after| Bound::Excluded(&after[..]));
-        for found in self.tables.conversations.scan(&self.txn, start, End::OfTable)? {
+        for found in self.tables.conversations.scan(&self.txn, start, RangeEnd::OfTable)? {
             let (key, _) = found?;
             let id = key.try_into().ok().and_then(ConversationId::from_bytes);
             let id = id.ok_or(DecodeError::Malformed("a conversation id"));
@@ -69,7 +71,7 @@ impl Snapshot<'_> {
         let start = rows::chunk_key(id, from);
         let below = self.tables.chunks.scan_back(&self.txn, &start, id.as_bytes())?.next().transpose()?;
         let start = Bound::Included(below.map_or(&start[..], |(key, _)| key));
-        for found in self.tables.chunks.scan(&self.txn, start, End::Prefix(id.as_bytes()))? {
+        for found in self.tables.chunks.scan(&self.txn, start, RangeEnd::Prefix(id.as_bytes()))? {
             let (key, bytes) = found?;
             let first = rows::chunk_first_seq(key).map_err(in_table("chunks"))?;
             if !visit(first, bytes).map_err(in_table("chunks"))? {
@@ -79,16 +81,16 @@ impl Snapshot<'_> {
         Ok(())
     }
 
-    pub fn progress(&self, id: ConversationId) -> Result<Progress, TablesError> {
+    pub fn progress(&self, id: ConversationId) -> Result<ArchiveProgress, TablesError> {
         let row = self.tables.progress.get(&self.txn, id.as_bytes())?;
-        row.map_or(Ok(Progress::default()), Progress::read).map_err(in_table("progress"))
+        row.map_or(Ok(ArchiveProgress::default()), ArchiveProgress::read).map_err(in_table("progress"))
     }
 
     /// Returns the number of conversations that were restored and must stay in the hot store.
     pub fn kept_hot(&self) -> Result<u64, TablesError> {
         let mut kept = 0;
-        for found in self.tables.progress.scan(&self.txn, Bound::Unbounded, End::OfTable)? {
-            kept += u64::from(Progress::read(found?.1).map_err(in_table("progress"))?.kept_hot);
+        for found in self.tables.progress.scan(&self.txn, Bound::Unbounded, RangeEnd::OfTable)? {
+            kept += u64::from(ArchiveProgress::read(found?.1).map_err(in_table("progress"))?.kept_hot);
         }
         Ok(kept)
     }
@@ -112,7 +114,7 @@ impl Snapshot<'_> {
         };
         let start = start.as_ref().map_or(Bound::Unbounded, |start| Bound::Excluded(&start[..]));
         let mut segments = Vec::new();
-        for found in self.tables.segments.scan(&self.txn, start, End::OfTable)?.take(limit) {
+        for found in self.tables.segments.scan(&self.txn, start, RangeEnd::OfTable)?.take(limit) {
             let (key, row) = found?;
             let read = || {
                 let id = key.first_chunk().and_then(|id| ConversationId::from_bytes(*id));
@@ -130,7 +132,7 @@ impl Snapshot<'_> {
 
     pub fn erasures(&self) -> Result<Vec<Erasure>, TablesError> {
         let mut all = Vec::new();
-        for found in self.tables.erasures.scan(&self.txn, Bound::Unbounded, End::OfTable)? {
+        for found in self.tables.erasures.scan(&self.txn, Bound::Unbounded, RangeEnd::OfTable)? {
             let (key, row) = found?;
             all.push(Erasure::read(key, row).map_err(in_table("erasures"))?);
         }
@@ -155,8 +157,8 @@ impl Snapshot<'_> {
     /// one if nothing else is left.
     pub fn unfinished_erasures(&self) -> Result<u64, TablesError> {
         let requests = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?;
-        let noted = requests.collect::<Result<Vec<_>, _>>()?.len() + self.erasures()?.len();
-        Ok((noted as u64).max(self.has_erased_pages()?.into()))
+        let recorded = requests.collect::<Result<Vec<_>, _>>()?.len() + self.erasures()?.len();
+        Ok((recorded as u64).max(self.has_erased_pages()?.into()))
     }
 
     /// Returns whether freed pages may still hold erased content.
@@ -171,12 +173,16 @@ impl Update<'_> {
         self.tables.chunks.get(&self.txn, &rows::chunk_key(key.conversation, key.first))
     }
 
-    pub fn progress(&self, id: ConversationId) -> Result<Progress, TablesError> {
+    pub fn progress(&self, id: ConversationId) -> Result<ArchiveProgress, TablesError> {
         let row = self.tables.progress.get(&self.txn, id.as_bytes())?;
-        row.map_or(Ok(Progress::default()), Progress::read).map_err(in_table("progress"))
+        row.map_or(Ok(ArchiveProgress::default()), ArchiveProgress::read).map_err(in_table("progress"))
     }
 
-    pub fn put_progress(&mut self, id: ConversationId, progress: &Progress) -> Result<(), TablesError> {
+    pub fn put_progress(
+        &mut self,
+        id: ConversationId,
+        progress: &ArchiveProgress,
+    ) -> Result<(), TablesError> {
         self.put(self.tables.progress, id.as_bytes(), &progress.encode())
     }
 
@@ -252,9 +258,10 @@ impl Update<'_> {
     /// Returns whether the recorded erasure with the same key reaches a higher seq.
     fn goes_further(&self, erasure: &Erasure) -> Result<bool, TablesError> {
         let key = erasure.key();
-        let noted = self.tables.erasures.get(&self.txn, &key)?;
-        let noted = noted.map(|row| Erasure::read(&key, row)).transpose().map_err(in_table("erasures"))?;
-        Ok(noted.is_some_and(|noted| noted.through > erasure.through))
+        let recorded = self.tables.erasures.get(&self.txn, &key)?;
+        let recorded =
+            recorded.map(|row| Erasure::read(&key, row)).transpose().map_err(in_table("erasures"))?;
+        Ok(recorded.is_some_and(|recorded| recorded.through > erasure.through))
     }
 
     /// Marks that files may hold erased content. The mark is a row, because it must survive a

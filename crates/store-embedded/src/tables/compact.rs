@@ -19,7 +19,7 @@ use super::{Engine, Tables, TablesError};
 
 /// Disk usage of the tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
+pub struct FileSpace {
     pub file_bytes: u64,
     /// The part of `file_bytes` that is free for reuse.
     pub free_bytes: u64,
@@ -35,17 +35,17 @@ const TRANSACTION_BYTES: usize = 8 << 20;
 /// compaction runs.
 const SPACE_LEFT_TO_LOG: u64 = 4 << 20;
 /// Upper bound on one attempt to become the only user of the engine. New readers wait that long.
-const MOMENT: Duration = Duration::from_millis(5);
+const ENGINE_RELEASE_POLL: Duration = Duration::from_millis(5);
 /// Pause between two attempts. Readers run during the pause.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Upper bound on all attempts. After it, compaction gives up and keeps the old file.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ENGINE_RELEASE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Engine {
-    pub fn space(&self) -> Result<Space, TablesError> {
+    pub fn space(&self) -> Result<FileSpace, TablesError> {
         let file_bytes = self.env.real_disk_size()?;
         let free_bytes = file_bytes.saturating_sub(self.env.non_free_pages_size()?);
-        Ok(Space { file_bytes, free_bytes })
+        Ok(FileSpace { file_bytes, free_bytes })
     }
 }
 
@@ -86,8 +86,8 @@ impl Tables {
     /// wait. A reader that holds the engine may itself wait for a thread that waits for the tables.
     fn swap(&self, copy: &Path, must_stop: &dyn Fn() -> bool) -> Result<(), TablesError> {
         let started = Instant::now();
-        while started.elapsed() < PATIENCE && !must_stop() {
-            let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        while started.elapsed() < ENGINE_RELEASE_TIMEOUT && !must_stop() {
+            let mut slot = self.engine.write();
             if let Some(engine) = alone(&mut slot) {
                 engine.env.prepare_for_closing().wait();
                 let swapped = put_in_place(copy, &self.directory);
@@ -99,7 +99,7 @@ impl Tables {
             std::thread::sleep(PAUSE);
         }
         // Keep the old file. A later compaction tries again.
-        let error = io::Error::other("the tables are read all the time");
+        let error = io::Error::other("readers hold the tables open; the compaction was given up");
         Err(TablesError::Io { path: copy.to_owned(), error })
     }
 
@@ -139,7 +139,8 @@ fn write_copy(engine: &Engine, copy: &Path, must_stop: &dyn Fn() -> bool) -> Res
     Ok(())
 }
 
-/// Takes the engine out of `slot` if all other users drop it within [`MOMENT`]. Otherwise leaves it
+/// Takes the engine out of `slot` if all other users drop it within [`ENGINE_RELEASE_POLL`].
+/// Otherwise leaves it
 /// there and returns `None`.
 fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
     let started = Instant::now();
@@ -149,7 +150,7 @@ fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
             Ok(engine) => return Some(engine),
             Err(shared) => engine = shared,
         }
-        if started.elapsed() > MOMENT {
+        if started.elapsed() > ENGINE_RELEASE_POLL {
             *slot = Some(engine);
             return None;
         }
@@ -168,7 +169,7 @@ fn put_in_place(copy: &Path, directory: &Path) -> io::Result<()> {
 fn remove(copy: &Path) {
     match fs::remove_dir_all(copy) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(directory = %copy.display(), %error, "a copy of the tables could not be removed");
+            tracing::warn!(directory = %copy.display(), %error, "removing a copy of the tables failed");
         }
         _ => {}
     }

@@ -78,7 +78,7 @@ impl Snapshot<'_> {
 }
 
 /// New tables that [`fill`] is writing.
-pub struct Filling<'e> {
+pub struct BulkInsert<'e> {
     engine: &'e Engine,
     txn: Option<RwTxn<'e>>,
     bytes: usize,
@@ -86,7 +86,7 @@ pub struct Filling<'e> {
     current: Option<(&'static str, Table)>,
 }
 
-impl Filling<'_> {
+impl BulkInsert<'_> {
     /// Appends a stored row. Rows must arrive table by table, in key order. Errors if the table is
     /// unknown or the order is wrong.
     pub fn put(&mut self, table: &str, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
@@ -121,11 +121,11 @@ impl Filling<'_> {
 /// final changes. The tables are durable when this returns.
 pub fn fill<E: From<TablesError>>(
     directory: &Path,
-    work: impl FnOnce(&mut Filling<'_>) -> Result<(), E>,
+    work: impl FnOnce(&mut BulkInsert<'_>) -> Result<(), E>,
     last: impl FnOnce(&Engine) -> Result<(), TablesError>,
 ) -> Result<(), E> {
     let engine = Engine::open(directory)?;
-    let mut filling = Filling { engine: &engine, txn: None, bytes: 0, current: None };
+    let mut filling = BulkInsert { engine: &engine, txn: None, bytes: 0, current: None };
     work(&mut filling)?;
     filling.commit()?;
     drop(filling);

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use bluetick_core::{Profile, User, UserId};
 
-use super::table::End;
+use super::table::RangeEnd;
 use super::{Snapshot, TablesError, in_table};
 use crate::codec::{DecodeError, rows};
 
@@ -12,7 +12,7 @@ impl Snapshot<'_> {
     /// Returns up to `limit` accounts above `after`.
     pub fn users_after(&self, after: Option<&UserId>, limit: usize) -> Result<Vec<User>, TablesError> {
         let mut users = Vec::new();
-        for found in self.tables.users.scan(&self.txn, above(after), End::OfTable)?.take(limit) {
+        for found in self.tables.users.scan(&self.txn, above(after), RangeEnd::OfTable)?.take(limit) {
             let (key, row) = found?;
             users.push(rows::read_user_row(key, row).map_err(in_table("users"))?);
         }
@@ -26,7 +26,7 @@ impl Snapshot<'_> {
         limit: usize,
     ) -> Result<Vec<(UserId, Profile)>, TablesError> {
         let mut profiles = Vec::new();
-        for found in self.tables.profiles.scan(&self.txn, above(after), End::OfTable)?.take(limit) {
+        for found in self.tables.profiles.scan(&self.txn, above(after), RangeEnd::OfTable)?.take(limit) {
             let (key, row) = found?;
             let read = || -> Result<(UserId, Profile), DecodeError> {
                 let id = std::str::from_utf8(key).ok().and_then(|id| UserId::from_stored(id).ok());

@@ -42,18 +42,20 @@ mod update;
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub use archive::{ChunkKey, HotChunk, RequestKey, end_of};
 use bluetick_core::names::SKELETON_VERSION;
 use bluetick_core::{ConversationId, Epoch, Person, StoreError};
-pub use compact::Space;
-pub use dump::{Filling, fill};
+pub use compact::FileSpace;
+pub use dump::{BulkInsert, fill};
 use heed::{Env, WithoutTls};
-pub use opening::marks;
-pub use snapshot::{Cell, ColdCell, Snapshot};
+pub use opening::read_markers;
+pub use snapshot::{ColdRecord, Snapshot, StoredRecord};
 use table::Table;
 pub use table::{stored, verified};
 #[cfg(test)]
@@ -172,8 +174,8 @@ impl Edition {
     }
 }
 
-/// The exclusive right to write. The engine is not replaced while a `Writing` exists.
-pub struct Writing<'t> {
+/// The exclusive right to write. The engine is not replaced while a `WriteGuard` exists.
+pub struct WriteGuard<'t> {
     engine: Arc<Engine>,
     /// Incremented on drop, so that readers detect that their earlier reads may be outdated. `None`
     /// for a writer that only adds messages.
@@ -181,7 +183,7 @@ pub struct Writing<'t> {
     _turn: MutexGuard<'t, ()>,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
         if let Some(edition) = self.edition {
             edition.fetch_add(1, Ordering::AcqRel);
@@ -189,7 +191,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-impl std::ops::Deref for Writing<'_> {
+impl std::ops::Deref for WriteGuard<'_> {
     type Target = Engine;
 
     fn deref(&self) -> &Engine {
@@ -206,7 +208,7 @@ impl Tables {
     /// pages of a small file first.
     pub fn open(directory: &Path) -> Result<Tables, TablesError> {
         Tables::remove_leftovers(directory);
-        pages::look_at_start(directory)?;
+        pages::verify_at_open(directory)?;
         let engine = RwLock::new(Some(Arc::new(Engine::open(directory)?)));
         let directory = directory.to_owned();
         Ok(Tables { directory, engine, writing: Mutex::new(()), edition: AtomicU64::new(0) })
@@ -223,7 +225,7 @@ impl Tables {
     /// Returns the engine to read with. Hold it for one read only: a held engine delays compaction
     /// and [`Tables::reopen`].
     pub fn current(&self) -> Result<Arc<Engine>, TablesError> {
-        let engine = self.engine.read().expect("nobody panics while holding the engine").clone();
+        let engine = self.engine.read().clone();
         match engine {
             Some(engine) => Ok(engine),
             None => self.open_again(),
@@ -232,7 +234,7 @@ impl Tables {
 
     /// Opens the engine after an earlier attempt to reopen it failed.
     fn open_again(&self) -> Result<Arc<Engine>, TablesError> {
-        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        let mut slot = self.engine.write();
         if slot.is_none() {
             *slot = Some(Arc::new(Engine::open_for_reading_at_least(&self.directory)?));
         }
@@ -259,16 +261,16 @@ impl Tables {
 
     /// Waits for the write lock and returns the engine to write with. The archiver holds it for one
     /// change. Raises the [`Edition`] on drop.
-    pub fn writing(&self) -> Result<Writing<'_>, TablesError> {
+    pub fn writing(&self) -> Result<WriteGuard<'_>, TablesError> {
         let turn = self.turn();
-        Ok(Writing { engine: self.writable(&turn)?, edition: Some(&self.edition), _turn: turn })
+        Ok(WriteGuard { engine: self.writable(&turn)?, edition: Some(&self.edition), _turn: turn })
     }
 
     /// Like [`Tables::writing`], for a checkpoint. A checkpoint alters no stored message, so the
     /// [`Edition`] stays the same.
-    pub fn adding(&self) -> Result<Writing<'_>, TablesError> {
+    pub fn adding(&self) -> Result<WriteGuard<'_>, TablesError> {
         let turn = self.turn();
-        Ok(Writing { engine: self.writable(&turn)?, edition: None, _turn: turn })
+        Ok(WriteGuard { engine: self.writable(&turn)?, edition: None, _turn: turn })
     }
 
     /// Returns the current edition. Call it before reading: the data read then belongs to this
@@ -277,10 +279,10 @@ impl Tables {
         Edition(self.edition.load(Ordering::Acquire))
     }
 
-    /// Takes the write lock. Ignores poisoning, because the open transaction of a writer that
-    /// panicked is never committed.
+    /// Takes the write lock. A panic of an earlier writer does no harm, because its open transaction
+    /// is never committed.
     fn turn(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock()
     }
 
     /// Closes the engine and opens it again, to recover an engine that has shut itself off. On a
@@ -293,7 +295,7 @@ impl Tables {
     /// Replaces the engine. The caller holds the write lock ([`Tables::turn`]). Blocks new readers
     /// until the new engine is open.
     fn replace(&self) -> Result<Arc<Engine>, TablesError> {
-        let mut slot = self.engine.write().expect("nobody panics while holding the engine");
+        let mut slot = self.engine.write();
         if let Some(engine) = slot.take() {
             let closing = engine.env.clone().prepare_for_closing();
             drop(engine);
@@ -421,7 +423,7 @@ impl Engine {
     /// Rebuilds `names` (search terms and skeletons) if another version of the program built it.
     /// Reads all users in one transaction, about a second for 200,000 users. Logs and skips damaged
     /// accounts.
-    pub fn mend_names(&self) -> Result<(), TablesError> {
+    pub fn rebuild_names(&self) -> Result<(), TablesError> {
         if self.names_are_current()? {
             return Ok(());
         }
@@ -436,7 +438,7 @@ impl Engine {
                     keys.extend(rows::skeleton_keys(&user.id));
                 }
                 Err(error) => {
-                    tracing::error!(%error, "an account is damaged and cannot be found by its name")
+                    tracing::error!(%error, "account row is damaged; a name search does not find the user")
                 }
             }
         }
@@ -456,7 +458,7 @@ impl Engine {
 
     /// Rebuilds the order of all inboxes from the inbox rows if the two tables differ in length.
     /// Returns whether it rebuilt. Logs and skips damaged inbox rows.
-    pub fn mend_order(&self) -> Result<bool, TablesError> {
+    pub fn rebuild_order(&self) -> Result<bool, TablesError> {
         let mut txn = self.env.write_txn()?;
         if self.order.len(&txn)? == self.inbox.len(&txn)? {
             return Ok(false);
@@ -469,7 +471,7 @@ impl Engine {
             match verified(key, row).and_then(|row| order_key_of(key, row)) {
                 Ok(key) => keys.push(key),
                 Err(error) => {
-                    tracing::error!(%error, "a line of an inbox is damaged and left out of the order")
+                    tracing::error!(%error, "inbox row is damaged and left out of the order")
                 }
             }
         }
@@ -494,13 +496,13 @@ impl Engine {
         row.extend_from_slice(&identity.fingerprinter.0);
         row.extend_from_slice(&identity.epoch.get().to_le_bytes());
         let mut txn = self.env.write_txn()?;
-        self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &with_checksum(&row))?;
         Ok(txn.commit()?)
     }
 
     /// Raises the format version, so that older programs refuse the store. Call it before any other
     /// write.
-    pub fn raise_format(&self) -> Result<(), TablesError> {
+    pub fn upgrade_format(&self) -> Result<(), TablesError> {
         let mut txn = self.env.write_txn()?;
         let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(()) };
         read_identity(row)?;
@@ -511,7 +513,7 @@ impl Engine {
         let kept =
             row.get(version.len()..IDENTITY_BYTES).ok_or(DecodeError::Short).map_err(in_table("meta"))?;
         let row = [&version, kept].concat();
-        self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &with_checksum(&row))?;
         // Earlier versions deleted content without setting this mark, so force the next erasure to
         // rewrite the tables.
         self.meta.put(&mut txn, EXPIRED_PAGES_KEY, &[1])?;
@@ -525,7 +527,7 @@ impl Engine {
         read_identity(row)?;
         let kept = row.get(..IDENTITY_BYTES - 8).ok_or(DecodeError::Short).map_err(in_table("meta"))?;
         let row = [kept, &epoch.get().to_le_bytes()].concat();
-        self.meta.put(&mut txn, IDENTITY_KEY, &summed(&row))?;
+        self.meta.put(&mut txn, IDENTITY_KEY, &with_checksum(&row))?;
         Ok(txn.commit()?)
     }
 
@@ -601,13 +603,13 @@ impl Engine {
 
 /// Appends a checksum to a `meta` row. Programs from before this checksum read only the bytes in
 /// front of it.
-fn summed(row: &[u8]) -> Vec<u8> {
+fn with_checksum(row: &[u8]) -> Vec<u8> {
     [row, &crc32fast::hash(row).to_le_bytes()].concat()
 }
 
-/// Returns the first `bytes` of a row that [`summed`] wrote. A row of exactly that length is from
+/// Returns the first `bytes` of a row that [`with_checksum`] wrote. A row of exactly that length is from
 /// an older program and has no checksum. Errors if the row is shorter or its checksum is wrong.
-fn unsummed(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
+fn without_checksum(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
     let (front, sum) = row.split_at_checked(bytes).ok_or(DecodeError::Short)?;
     match sum.is_empty() || sum == crc32fast::hash(front).to_le_bytes() {
         true => Ok(front),
@@ -618,7 +620,7 @@ fn unsummed(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
 fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
     let version = Reader(row).u32().map_err(in_table("meta"))?;
     // Check the version before the row: a newer version may have another layout.
-    let front = unsummed(row, IDENTITY_BYTES);
+    let front = without_checksum(row, IDENTITY_BYTES);
     if version > FORMAT_VERSION && (front.is_ok() || row.len() != IDENTITY_BYTES + 4) {
         return Err(TablesError::TooNew { found: version });
     }
@@ -640,8 +642,8 @@ fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
 /// Returns the `order` key of an inbox row: the user part of its key, then its position.
 fn order_key_of(key: &[u8], row: &[u8]) -> Result<Vec<u8>, DecodeError> {
     let id = rows::key_conversation(key)?;
-    let place = rows::read_inbox(row)?.place(id);
-    Ok(rows::order_key_in(rows::key_user(key)?, &place))
+    let position = rows::read_inbox(row)?.position(id);
+    Ok(rows::order_key_in(rows::key_user(key)?, &position))
 }
 
 fn in_table(table: &'static str) -> impl Fn(DecodeError) -> TablesError {

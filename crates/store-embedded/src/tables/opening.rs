@@ -6,7 +6,7 @@ use std::path::Path;
 use heed::types::{Bytes, DecodeIgnore};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls};
 
-use super::pages::look_at_start;
+use super::pages::verify_at_open;
 use super::{Engine, IDENTITY_KEY, Identity, LOG_STARTED_KEY, Table, TablesError, read_identity};
 
 /// Size of the memory map, in bytes. It reserves address space, not disk space: the file grows with
@@ -88,13 +88,13 @@ impl Engine {
             }
         };
         if map_bytes < MAP_BYTES {
-            tracing::warn!(map_bytes, "address space is short: the tables can grow to this and no further");
+            tracing::warn!(map_bytes, "address space is limited; the tables cannot grow beyond map_bytes");
         }
         check_length(&env, directory)?;
         Ok(env)
     }
 
-    #[expect(unsafe_code, reason = "heed cannot know that nobody else maps the file")]
+    #[expect(unsafe_code, reason = "heed cannot check that no other code maps the file")]
     fn map(directory: &Path, map_bytes: usize, flags: EnvFlags) -> Result<Env<WithoutTls>, heed::Error> {
         let mut options = EnvOpenOptions::new().read_txn_without_tls();
         options.map_size(map_bytes).max_dbs(16).max_readers(MAX_READERS);
@@ -112,26 +112,26 @@ impl Engine {
 
 /// The identity and state that the tables record about themselves.
 #[derive(Default)]
-pub struct Marks {
+pub struct StoreMarkers {
     pub identity: Option<Identity>,
     pub log_started: bool,
 }
 
 /// Reads the marks of tables that no process writes to. Leaves no lock file behind. Returns empty
 /// marks if the tables are missing.
-pub fn marks(directory: &Path) -> Result<Marks, TablesError> {
+pub fn read_markers(directory: &Path) -> Result<StoreMarkers, TablesError> {
     if !directory.join("data.mdb").is_file() {
-        return Ok(Marks::default());
+        return Ok(StoreMarkers::default());
     }
-    look_at_start(directory)?;
+    verify_at_open(directory)?;
     let flags = EnvFlags::NO_READ_AHEAD | EnvFlags::READ_ONLY | EnvFlags::NO_LOCK;
     let env = Engine::env(directory, flags)?;
     let txn = env.read_txn()?;
     let Some(meta) = env.open_database::<Bytes, Bytes>(&txn, Some("meta"))? else {
-        return Ok(Marks::default());
+        return Ok(StoreMarkers::default());
     };
     let identity = meta.get(&txn, IDENTITY_KEY)?.map(read_identity).transpose()?;
-    Ok(Marks { identity, log_started: meta.get(&txn, LOG_STARTED_KEY)?.is_some() })
+    Ok(StoreMarkers { identity, log_started: meta.get(&txn, LOG_STARTED_KEY)?.is_some() })
 }
 
 /// Refuses unknown table names. Otherwise opening would create an empty table in place of one whose

@@ -8,7 +8,7 @@ use bluetick_core::{
 };
 use heed::{RoTxn, WithoutTls};
 
-use super::table::End;
+use super::table::RangeEnd;
 use super::{Engine, TablesError, in_table};
 use crate::codec::cold::ColdChunk;
 use crate::codec::rows::StoredConversation;
@@ -17,16 +17,16 @@ use crate::log::BatchNumber;
 use bluetick_archive::SegmentRef;
 
 /// The stored record at one seq.
-pub struct Cell<'a> {
+pub struct StoredRecord<'a> {
     /// Without its content if that is in the archive.
     pub record: &'a [u8],
-    pub cold: Option<ColdCell>,
+    pub cold: Option<ColdRecord>,
 }
 
 /// Where in the archive the content of a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColdCell {
-    pub place: SegmentRef,
+pub struct ColdRecord {
+    pub location: SegmentRef,
     /// The index of the message in the block.
     pub index: usize,
     pub content_hash: u64,
@@ -44,7 +44,7 @@ impl Snapshot<'_> {
         let Some(row) = self.tables.meta.get(&self.txn, super::CHECKPOINT_KEY)? else {
             return Ok(BatchNumber::NONE);
         };
-        let read = || Reader(super::unsummed(row, super::CHECKPOINT_BYTES)?).u64().map(BatchNumber);
+        let read = || Reader(super::without_checksum(row, super::CHECKPOINT_BYTES)?).u64().map(BatchNumber);
         read().map_err(in_table("meta"))
     }
 
@@ -134,8 +134,8 @@ impl Snapshot<'_> {
     ) -> Result<(), TablesError> {
         let prefix = rows::user_prefix(user);
         let start = after.map_or_else(|| prefix.clone(), |after| rows::order_key(user, after));
-        for found in self.tables.order.scan(&self.txn, Bound::Excluded(&start), End::Prefix(&prefix))? {
-            if !visit(rows::read_place(found?.0).map_err(in_table("order"))?) {
+        for found in self.tables.order.scan(&self.txn, Bound::Excluded(&start), RangeEnd::Prefix(&prefix))? {
+            if !visit(rows::read_inbox_position(found?.0).map_err(in_table("order"))?) {
                 break;
             }
         }
@@ -191,7 +191,7 @@ impl Snapshot<'_> {
     /// Returns the record at `seq`, without its content if that is in the archive.
     pub fn record(&self, id: ConversationId, seq: Seq) -> Result<Option<Vec<u8>>, TablesError> {
         let mut record = None;
-        self.cells(id, seq..=seq, |_, cell| {
+        self.records(id, seq..=seq, |_, cell| {
             record = Some(cell.record.to_vec());
             Ok(())
         })?;
@@ -205,36 +205,36 @@ impl Snapshot<'_> {
 
     /// Passes the record at each seq of `range` to `visit`, oldest first. Skips seqs that no chunk
     /// contains.
-    pub fn cells(
+    pub fn records(
         &self,
         id: ConversationId,
         range: RangeInclusive<Seq>,
-        mut visit: impl FnMut(Seq, Cell<'_>) -> Result<(), DecodeError>,
+        mut visit: impl FnMut(Seq, StoredRecord<'_>) -> Result<(), DecodeError>,
     ) -> Result<(), TablesError> {
         let below = rows::chunk_key(id, *range.start());
         let mut below = self.tables.chunks.scan_back(&self.txn, &below, id.as_bytes())?;
         let Some(first) = below.next() else { return Ok(()) };
         let last_key = rows::chunk_key(id, *range.end());
         let start = Bound::Included(first?.0);
-        for found in self.tables.chunks.scan(&self.txn, start, End::Through(&last_key))? {
+        for found in self.tables.chunks.scan(&self.txn, start, RangeEnd::Through(&last_key))? {
             let (key, bytes) = found?;
             let mut read = || -> Result<(), DecodeError> {
                 let header = chunk::Header::read(bytes)?;
-                let places = (rows::chunk_first_seq(key)?.get()..).map(Seq::new);
+                let seqs = (rows::chunk_first_seq(key)?.get()..).map(Seq::new);
                 if header.is_cold() {
                     let chunk = ColdChunk::read(&header)?;
-                    for ((index, (record, content_hash)), seq) in chunk.cells().enumerate().zip(places) {
-                        let index = chunk.place.index as usize + index;
-                        let cold = ColdCell { place: chunk.place, index, content_hash };
+                    for ((index, (record, content_hash)), seq) in chunk.entries().enumerate().zip(seqs) {
+                        let index = chunk.location.index as usize + index;
+                        let cold = ColdRecord { location: chunk.location, index, content_hash };
                         if range.contains(&seq) {
-                            visit(seq, Cell { record, cold: Some(cold) })?;
+                            visit(seq, StoredRecord { record, cold: Some(cold) })?;
                         }
                     }
                     return Ok(());
                 }
-                for (record, seq) in chunk::unpack(&header)?.records().zip(places) {
+                for (record, seq) in chunk::unpack(&header)?.records().zip(seqs) {
                     if range.contains(&seq) {
-                        visit(seq, Cell { record, cold: None })?;
+                        visit(seq, StoredRecord { record, cold: None })?;
                     }
                 }
                 Ok(())

@@ -25,7 +25,7 @@ use crate::codec::rows::unseal;
 use crate::codec::{DecodeError, KEYED_VERSION, UNKEYED_VERSION};
 
 type Rows = Database<Bytes, Bytes>;
-type Entry<'txn> = (&'txn [u8], &'txn [u8]);
+type RawRow<'txn> = (&'txn [u8], &'txn [u8]);
 
 const META: &str = "meta";
 /// Length of the key checksum (CRC-32) at the end of a stored row, in bytes.
@@ -137,7 +137,7 @@ impl Table {
 
     fn verify_beside(
         &self,
-        entry: Option<Entry<'_>>,
+        entry: Option<RawRow<'_>>,
         is_in_order: impl FnOnce(&[u8]) -> bool,
     ) -> Result<(), TablesError> {
         let Some((key, row)) = entry else { return Ok(()) };
@@ -153,7 +153,7 @@ impl Table {
         &self,
         txn: &'txn RoTxn<'_>,
         start: Bound<&[u8]>,
-        end: End<'k>,
+        end: RangeEnd<'k>,
     ) -> Result<Scan<'txn, 'k>, TablesError> {
         match start {
             Bound::Unbounded => {}
@@ -181,7 +181,7 @@ impl Table {
         txn: &'txn RoTxn<'_>,
         prefix: &'k [u8],
     ) -> Result<Scan<'txn, 'k>, TablesError> {
-        self.scan(txn, Bound::Included(prefix), End::Prefix(prefix))
+        self.scan(txn, Bound::Included(prefix), RangeEnd::Prefix(prefix))
     }
 
     /// Returns the rows from `start` downwards while their key starts with `prefix`, highest key
@@ -239,18 +239,18 @@ impl Table {
 
 /// The end of a scan. The scan also verifies the first entry beyond it.
 #[derive(Clone, Copy)]
-pub enum End<'k> {
+pub enum RangeEnd<'k> {
     OfTable,
     Prefix(&'k [u8]),
     Through(&'k [u8]),
 }
 
-impl End<'_> {
+impl RangeEnd<'_> {
     fn includes(&self, key: &[u8]) -> bool {
         match self {
-            End::OfTable => true,
-            End::Prefix(prefix) => key.starts_with(prefix),
-            End::Through(last) => key <= *last,
+            RangeEnd::OfTable => true,
+            RangeEnd::Prefix(prefix) => key.starts_with(prefix),
+            RangeEnd::Through(last) => key <= *last,
         }
     }
 }
@@ -259,14 +259,14 @@ impl End<'_> {
 pub struct Scan<'txn, 'k> {
     table: Table,
     entries: RoRange<'txn, Bytes, Bytes>,
-    end: End<'k>,
+    end: RangeEnd<'k>,
     /// The start bound, checked against the first entry, and whether that entry may equal it.
     before: Option<(Vec<u8>, bool)>,
     last: Option<&'txn [u8]>,
 }
 
 impl<'txn> Iterator for Scan<'txn, '_> {
-    type Item = Result<Entry<'txn>, TablesError>;
+    type Item = Result<RawRow<'txn>, TablesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, row) = match self.entries.next()? {
@@ -298,7 +298,7 @@ pub struct ScanBack<'txn, 'k> {
 }
 
 impl<'txn> Iterator for ScanBack<'txn, '_> {
-    type Item = Result<Entry<'txn>, TablesError>;
+    type Item = Result<RawRow<'txn>, TablesError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (key, row) = match self.entries.next()? {

@@ -31,7 +31,7 @@ fn is_damaged<T: std::fmt::Debug>(answer: Result<T, TablesError>, table: &str) -
 }
 
 #[test]
-fn rows_of_an_older_program_are_read_beside_new_ones() {
+fn rows_of_older_program_are_readable_beside_new_rows() {
     let (_directory, tables) = tables();
     let alice = user("alice");
     let old = [2, 9];
@@ -50,7 +50,7 @@ fn rows_of_an_older_program_are_read_beside_new_ones() {
 }
 
 #[test]
-fn opening_an_older_store_raises_its_format_and_keeps_its_identity() {
+fn opening_older_store_upgrades_format_and_keeps_identity() {
     let (_directory, tables) = tables();
     let identity =
         Identity { tag: StoreTag([1; 8]), fingerprinter: Fingerprinter([2; 16]), epoch: Epoch::new(3) };
@@ -58,9 +58,9 @@ fn opening_an_older_store_raises_its_format_and_keeps_its_identity() {
     let mut txn = tables.env.write_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();
     let old = [&2u32.to_le_bytes(), &row[4..IDENTITY_BYTES]].concat();
-    tables.meta.put(&mut txn, IDENTITY_KEY, &summed(&old)).unwrap();
+    tables.meta.put(&mut txn, IDENTITY_KEY, &with_checksum(&old)).unwrap();
     txn.commit().unwrap();
-    tables.raise_format().unwrap();
+    tables.upgrade_format().unwrap();
     let txn = tables.env.read_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();
     assert!(row.starts_with(&FORMAT_VERSION.to_le_bytes()));
@@ -100,7 +100,7 @@ fn unknown_meta_key_is_damage_for_lookups_of_missing_keys() {
 }
 
 #[test]
-fn a_table_with_an_unknown_name_is_refused_instead_of_made_again() {
+fn table_with_unknown_name_is_refused() {
     let (directory, tables) = tables();
     let mut txn = tables.env.write_txn().unwrap();
     let _: heed::Database<heed::types::Bytes, heed::types::Bytes> =

@@ -4,7 +4,7 @@ use tempfile::TempDir;
 use std::ops::RangeInclusive;
 
 use super::*;
-use crate::codec::chunk::{Entry, Fingerprint, Packer};
+use crate::codec::chunk::{ChunkEntry, Fingerprint, Packer};
 
 const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
 
@@ -22,7 +22,7 @@ fn fill(tables: &Engine, id: ConversationId, sizes: &[u64]) {
         let records: Vec<String> = (first..first + size).map(|seq| seq.to_string()).collect();
         let entries: Vec<_> = records
             .iter()
-            .map(|record| Entry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
+            .map(|record| ChunkEntry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
             .collect();
         let mut packed = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(first as i64), 0, &mut packed);
@@ -37,7 +37,7 @@ fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<
     let range = Seq::new(*range.start())..=Seq::new(*range.end());
     let snapshot = tables.snapshot().unwrap();
     snapshot
-        .cells(id, range, |seq, cell| {
+        .records(id, range, |seq, cell| {
             assert_eq!(cell.record, seq.to_string().as_bytes());
             seen.push(seq.get());
             Ok(())
@@ -47,7 +47,7 @@ fn read(tables: &Engine, id: ConversationId, range: RangeInclusive<u64>) -> Vec<
 }
 
 #[test]
-fn a_range_is_read_from_every_chunk_it_touches_and_from_no_other_conversation() {
+fn range_is_read_from_every_chunk_it_touches_and_no_other_conversation() {
     let (_directory, tables) = tables();
     fill(&tables, ID(1), &[5]);
     fill(&tables, ID(2), &[64, 64, 3]);
@@ -60,7 +60,7 @@ fn a_range_is_read_from_every_chunk_it_touches_and_from_no_other_conversation() 
 }
 
 #[test]
-fn headers_come_newest_first_until_they_are_not_wanted() {
+fn headers_are_read_newest_first_until_the_caller_stops() {
     let (_directory, tables) = tables();
     fill(&tables, ID(2), &[64, 64, 3]);
     fill(&tables, ID(3), &[1]);
@@ -76,7 +76,7 @@ fn headers_come_newest_first_until_they_are_not_wanted() {
 }
 
 #[test]
-fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
+fn members_of_adjacent_conversations_are_not_mixed() {
     let (_directory, tables) = tables();
     let member =
         |name: &str| Member { user: name.parse().unwrap(), role: Role::Member, joined_seq: Seq::FIRST };
@@ -91,7 +91,7 @@ fn the_members_of_one_conversation_are_not_mixed_with_the_next() {
 }
 
 #[test]
-fn an_update_that_is_not_committed_never_was() {
+fn uncommitted_update_has_no_effect() {
     let (_directory, tables) = tables();
     let mut update = tables.update().unwrap();
     update.set_checkpoint(BatchNumber(9)).unwrap();
@@ -100,7 +100,7 @@ fn an_update_that_is_not_committed_never_was() {
 }
 
 #[test]
-fn tables_of_a_newer_format_are_refused_and_not_misread() {
+fn tables_of_newer_format_are_refused() {
     let (_directory, tables) = tables();
     let mut txn = tables.env.write_txn().unwrap();
     tables.meta.put(&mut txn, IDENTITY_KEY, &(FORMAT_VERSION + 1).to_le_bytes()).unwrap();
@@ -109,7 +109,7 @@ fn tables_of_a_newer_format_are_refused_and_not_misread() {
 }
 
 #[test]
-fn tables_can_be_opened_again_while_others_read() {
+fn tables_can_be_reopened_during_reads() {
     let directory = TempDir::new().unwrap();
     let tables = Arc::new(Tables::open(directory.path()).unwrap());
     fill(&tables.current().unwrap(), ID(1), &[64, 64, 3]);
@@ -134,7 +134,7 @@ fn tables_can_be_opened_again_while_others_read() {
 }
 
 #[test]
-fn an_order_that_is_gone_is_made_again_from_the_rows() {
+fn missing_order_is_rebuilt_from_inbox_rows() {
     use std::rc::Rc;
 
     use bluetick_core::inbox::InboxSection;
@@ -160,27 +160,27 @@ fn an_order_that_is_gone_is_made_again_from_the_rows() {
             .unwrap();
     }
     update.commit().unwrap();
-    let places = || {
-        let mut places = Vec::new();
-        let keep = |place| {
-            places.push(place);
+    let positions = || {
+        let mut positions = Vec::new();
+        let keep = |position| {
+            positions.push(position);
             true
         };
         tables.snapshot().unwrap().order(&alice, None, keep).unwrap();
-        places
+        positions
     };
-    let before = places();
+    let before = positions();
     assert_eq!((before.len(), before.is_sorted()), (50, true));
-    assert!(!tables.mend_order().unwrap());
+    assert!(!tables.rebuild_order().unwrap());
     let mut txn = tables.env.write_txn().unwrap();
     tables.order.clear(&mut txn).unwrap();
     txn.commit().unwrap();
-    assert!(tables.mend_order().unwrap());
-    assert_eq!(places(), before);
+    assert!(tables.rebuild_order().unwrap());
+    assert_eq!(positions(), before);
 }
 
 #[test]
-fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
+fn damaged_inbox_row_is_rewritten_and_blocks_nothing() {
     use std::rc::Rc;
 
     use bluetick_core::inbox::InboxSection;
@@ -208,9 +208,9 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
     put(&change(2));
     let row = tables.snapshot().unwrap().inbox_row(&alice, ID(1)).unwrap().unwrap();
     assert_eq!(rows::read_inbox(&row).unwrap().last_at, Timestamp::from_millis(2));
-    assert!(tables.mend_order().unwrap(), "the place of the damaged line is taken out of the order");
+    assert!(tables.rebuild_order().unwrap(), "the position of the damaged row is removed from the order");
     assert_eq!(
-        (tables.order.len(&tables.env.read_txn().unwrap()).unwrap(), tables.mend_order().unwrap()),
+        (tables.order.len(&tables.env.read_txn().unwrap()).unwrap(), tables.rebuild_order().unwrap()),
         (1, false)
     );
     let mut update = tables.update().unwrap();
@@ -220,7 +220,7 @@ fn a_damaged_line_of_an_inbox_is_made_again_and_holds_nothing_up() {
 }
 
 #[test]
-fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
+fn missing_name_index_is_rebuilt_from_users() {
     let (_directory, tables) = tables();
     let found = || {
         let (mut found, prefix) = (Vec::new(), NamePrefix::new("al").unwrap());
@@ -246,7 +246,7 @@ fn what_people_are_found_by_is_made_again_where_it_was_never_made() {
     let mut txn = tables.env.write_txn().unwrap();
     tables.names.clear(&mut txn).unwrap();
     txn.commit().unwrap();
-    tables.mend_names().unwrap();
+    tables.rebuild_names().unwrap();
     assert_eq!(found(), ["alice u1"]);
 }
 
@@ -273,7 +273,7 @@ fn opening_an_older_store_builds_the_name_index() {
     tables.meta.put(&mut txn, NAMES_MADE_KEY, &[1]).unwrap();
     txn.commit().unwrap();
     assert!(!holds("alice") && !tables.names_are_current().unwrap());
-    tables.mend_names().unwrap();
+    tables.rebuild_names().unwrap();
     assert!(holds("alice") && holds("Alice") && !holds("alicia"));
     assert!(tables.names_are_current().unwrap());
     assert_eq!(tables.snapshot().unwrap().user(&id).unwrap().unwrap().id, id, "it is read as it was");
@@ -298,14 +298,14 @@ fn upgraded_tables_are_marked_for_a_rewrite_at_the_next_erasure() {
     let (directory, tables) = tables();
     let (tag, fingerprinter) = (StoreTag(*b"storetag"), Fingerprinter([7; 16]));
     tables.set_identity(&Identity { tag, fingerprinter, epoch: Epoch::FIRST }).unwrap();
-    tables.raise_format().unwrap();
+    tables.upgrade_format().unwrap();
     assert!(!tables.update().unwrap().has_expired_pages().unwrap(), "nothing was upgraded");
     let mut txn = tables.env.write_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap()[4..IDENTITY_BYTES].to_vec();
     let older = [&3_u32.to_le_bytes()[..], &row].concat();
     tables.meta.put(&mut txn, IDENTITY_KEY, &older).unwrap();
     txn.commit().unwrap();
-    tables.raise_format().unwrap();
+    tables.upgrade_format().unwrap();
     assert!(tables.update().unwrap().has_expired_pages().unwrap());
     drop(directory);
 }

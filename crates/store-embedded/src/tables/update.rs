@@ -64,7 +64,7 @@ impl Update<'_> {
                 Ok(order) => {
                     self.tables.order.delete(&mut self.txn, &order)?;
                 }
-                Err(error) => damaged_line(id, &error),
+                Err(error) => log_damaged_inbox_row(id, &error),
             }
         }
         self.tables.inbox.delete(&mut self.txn, &key)?;
@@ -95,18 +95,18 @@ impl Update<'_> {
         let stored = self.tables.inbox.peek(&self.txn, key)?;
         // An inbox row is derived, so a damaged one is rewritten. Its old `order` row stays until
         // the next start rebuilds the order.
-        let before =
-            stored.and_then(|row| rows::read_inbox(row).inspect_err(|error| damaged_line(id, error)).ok());
+        let before = stored
+            .and_then(|row| rows::read_inbox(row).inspect_err(|error| log_damaged_inbox_row(id, error)).ok());
         let record = match (&change.record, &before) {
             (Some(record), _) => record.to_vec(),
             (None, Some(before)) if before.last_seq == *head => before.record.to_vec(),
             (None, _) => self.preview_at(id, *head).unwrap_or_else(|error| {
-                tracing::error!(conversation = %id, %error, "an inbox goes without its newest message");
+                tracing::error!(conversation = %id, %error, "newest message unreadable; the inbox row has no preview");
                 Vec::new()
             }),
         };
         let row = rows::InboxRow { last_seq: *head, last_at: *last_at, shelf: *shelf, record: &record };
-        let (from, to) = (before.as_ref().map(|before| before.place(id)), row.place(id));
+        let (from, to) = (before.as_ref().map(|before| before.position(id)), row.position(id));
         let encoded = row.encode();
         let (same, is_new) = (stored == Some(&encoded[..]), stored.is_none());
         if from != Some(to) {
@@ -177,7 +177,7 @@ impl Update<'_> {
     }
 
     pub fn set_checkpoint(&mut self, through: BatchNumber) -> Result<(), TablesError> {
-        self.put(self.tables.meta, CHECKPOINT_KEY, &super::summed(&through.0.to_le_bytes()))
+        self.put(self.tables.meta, CHECKPOINT_KEY, &super::with_checksum(&through.0.to_le_bytes()))
     }
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], row: &[u8]) -> Result<(), TablesError> {
@@ -191,6 +191,6 @@ impl Update<'_> {
     }
 }
 
-fn damaged_line(conversation: ConversationId, error: &DecodeError) {
-    tracing::error!(%conversation, %error, "a line of an inbox is damaged");
+fn log_damaged_inbox_row(conversation: ConversationId, error: &DecodeError) {
+    tracing::error!(%conversation, %error, "inbox row is damaged");
 }

@@ -1,4 +1,4 @@
-//! What the tests of this crate share.
+//! Helpers that the tests of this crate share.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -11,7 +11,7 @@ use bluetick_core::{
     ContentType, ConversationId, PageFrom, PageLimit, PageRequest, Seq, StoreError, Timestamp, UserId,
 };
 use bluetick_store_embedded::StoreSettings;
-use bluetick_store_embedded::log::DURABLE_NOTE;
+use bluetick_store_embedded::log::DURABLE_FILE;
 use object_store::memory::InMemory;
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ pub fn copy_of(directory: &Path) -> TempDir {
 pub fn copy_into(from: &Path, to: &Path) {
     let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().flatten().collect();
     // What may lag behind comes first, as on a disk: the tables lag behind the log, and so does the note of its end.
-    entries.sort_by_key(|entry| ![DURABLE_NOTE, "tables"].contains(&&*entry.file_name().to_string_lossy()));
+    entries.sort_by_key(|entry| ![DURABLE_FILE, "tables"].contains(&&*entry.file_name().to_string_lossy()));
     for entry in entries {
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Paragraph};
 
 use super::{faint, symbols};
 use crate::composer::Composer;
-use crate::model::{Answer, Dialog, Model, NewChat};
+use crate::model::{Dialog, Model, NewChat, SearchState};
 use crate::text::{cut, safe_line};
 
 /// The rows of the help: keys and their meaning.
@@ -71,11 +71,11 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     }
 }
 
-fn new_chat_hints(model: &Model, name: &str, found_nobody: bool, answer: Answer) -> Vec<String> {
+fn new_chat_hints(model: &Model, name: &str, found_nobody: bool, answer: SearchState) -> Vec<String> {
     let dots = symbols::ellipsis(model.look);
     match answer {
-        Answer::AwaitedByEnter => vec![format!("looking{dots}")],
-        Answer::Nobody => vec![
+        SearchState::AwaitedByEnter => vec![format!("looking{dots}")],
+        SearchState::Nobody => vec![
             format!("Nobody called {} is known here.", cut(&safe_line(name.trim()), 36, dots)),
             "Start anyway? Enter again / Esc".to_owned(),
         ],

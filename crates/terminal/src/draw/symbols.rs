@@ -4,15 +4,15 @@ use bluetick_client::Tick;
 use ratatui::style::{Color, Style};
 
 use super::{coloured, faint};
-use crate::model::{Look, Model};
+use crate::model::{Model, TerminalCapabilities};
 
-pub fn ellipsis(look: Look) -> &'static str {
+pub fn ellipsis(look: TerminalCapabilities) -> &'static str {
     if look.unicode { "…" } else { "..." }
 }
 
 /// The tick symbol. Without colours, `Read` gets a text, because it would look like `Delivered`.
 /// Without Unicode, every tick is a text.
-pub fn tick(look: Look, tick: Tick) -> &'static str {
+pub fn tick(look: TerminalCapabilities, tick: Tick) -> &'static str {
     match (tick, look.unicode, look.colour) {
         (Tick::Queued, true, _) => "◷",
         (Tick::Sent, true, _) => "✓",
@@ -36,14 +36,14 @@ pub fn tick_style(model: &Model, tick: Tick) -> Style {
     }
 }
 
-pub fn online(look: Look) -> &'static str {
+pub fn online(look: TerminalCapabilities) -> &'static str {
     if look.unicode { "●" } else { "*" }
 }
 
-pub fn pinned(look: Look) -> &'static str {
+pub fn pinned(look: TerminalCapabilities) -> &'static str {
     if look.unicode { "⚑ " } else { "^ " }
 }
 
-pub fn rule(look: Look) -> &'static str {
+pub fn rule(look: TerminalCapabilities) -> &'static str {
     if look.unicode { "─" } else { "-" }
 }

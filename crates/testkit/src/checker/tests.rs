@@ -68,28 +68,28 @@ fn assert_found(verdict: Result<Checked, Vec<Violation>>, expected: fn(&Violatio
 }
 
 #[test]
-fn a_good_run_is_good() {
+fn checker_accepts_a_correct_run() {
     let (logs, history) = a_good_run();
     let checked = judge(&logs, history).unwrap();
     assert_eq!(checked, Checked { attempted: 5, acknowledged: 4, stored: 4, received: 4, connections: 3 });
 }
 
 #[test]
-fn an_acknowledged_message_that_is_gone_is_found() {
+fn checker_finds_a_lost_acknowledged_message() {
     let (logs, mut history) = a_good_run();
     history.pop();
     assert_found(judge(&logs, history), |v| matches!(v, Violation::AcknowledgedThenLost { seq: 4, .. }));
 }
 
 #[test]
-fn a_hole_is_found() {
+fn checker_finds_a_gap() {
     let (logs, mut history) = a_good_run();
     history.remove(1);
     assert_found(judge(&logs, history), |v| matches!(v, Violation::NotDense { expected: 2, found: 3, .. }));
 }
 
 #[test]
-fn a_message_at_another_place_than_acknowledged_is_found() {
+fn checker_finds_a_message_at_another_seq_than_acknowledged() {
     let (logs, mut history) = a_good_run();
     history.swap(0, 1);
     history[0].seq = 1;
@@ -98,28 +98,28 @@ fn a_message_at_another_place_than_acknowledged_is_found() {
 }
 
 #[test]
-fn a_message_stored_twice_is_found() {
+fn checker_finds_a_message_stored_twice() {
     let (logs, mut history) = a_good_run();
     history.push(stored(5, "alice", "a1"));
     assert_found(judge(&logs, history), |v| matches!(v, Violation::StoredTwice { .. }));
 }
 
 #[test]
-fn a_message_nobody_sent_is_found() {
+fn checker_finds_a_message_without_a_sender() {
     let (logs, mut history) = a_good_run();
     history.push(stored(5, "bob", "b9"));
     assert_found(judge(&logs, history), |v| matches!(v, Violation::Invented { seq: 5, .. }));
 }
 
 #[test]
-fn a_message_whose_text_changed_is_found() {
+fn checker_finds_a_changed_content() {
     let (logs, mut history) = a_good_run();
     history[2].content = "something else".into();
     assert_found(judge(&logs, history), |v| matches!(v, Violation::Altered { seq: 3, .. }));
 }
 
 #[test]
-fn a_later_message_without_the_earlier_one_is_found() {
+fn checker_finds_a_later_message_without_the_earlier_one() {
     let (mut logs, mut history) = a_good_run();
     logs[0].events.insert(10, attempted("lost"));
     history.push(stored(5, "alice", "a4"));
@@ -130,7 +130,7 @@ fn a_later_message_without_the_earlier_one_is_found() {
 }
 
 #[test]
-fn a_push_that_skips_or_repeats_a_place_is_found() {
+fn checker_finds_a_push_that_skips_or_repeats_a_seq() {
     let (mut logs, history) = a_good_run();
     logs[1].events.remove(4);
     assert_found(judge(&logs, history.clone()), |v| {
@@ -144,14 +144,14 @@ fn a_push_that_skips_or_repeats_a_place_is_found() {
 }
 
 #[test]
-fn a_push_of_something_that_is_not_stored_is_found() {
+fn checker_finds_a_push_of_an_unstored_message() {
     let (mut logs, history) = a_good_run();
     logs[1].events.push(received(5, "alice", "never-durable"));
     assert_found(judge(&logs, history), |v| matches!(v, Violation::PushedSomethingElse { seq: 5, .. }));
 }
 
 #[test]
-fn places_that_were_announced_as_left_out_are_not_missed() {
+fn seqs_announced_as_backlog_are_not_missing() {
     let (mut logs, history) = a_good_run();
     logs[1].events[4] = Event::LeftOut { conversation: "c".into(), up_to: 3 };
     judge(&logs, history).unwrap();

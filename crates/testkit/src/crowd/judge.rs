@@ -9,7 +9,7 @@ use crate::checker::{Checked, Event, Histories, check};
 use crate::device::{Device, ReadState, Trouble};
 use crate::dice::Dice;
 use crate::http::{messages, request_until_answered};
-use crate::model::{ReceiptCounts, Testimony, Thread};
+use crate::model::{Claims, ReceiptCounts, Thread};
 use crate::names::{ConversationName, UserName};
 
 /// The read state of every member of every conversation.
@@ -108,7 +108,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Checks that the aggregate read state of a group was never above that of any steady member.
-    fn nobody_was_said_to_be_further(&self, testimony: &Testimony, devices: &[Device]) {
+    fn nobody_was_said_to_be_further(&self, testimony: &Claims, devices: &[Device]) {
         for plan in &self.scene.plans {
             let thread = &self.threads[&plan.name];
             let steady = plan.founders.iter().filter(|user| !plan.comers_and_goers.contains(user));
@@ -332,8 +332,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn testimony(devices: &[Device]) -> Testimony {
-    let mut testimony = Testimony::default();
+fn testimony(devices: &[Device]) -> Claims {
+    let mut testimony = Claims::default();
     devices.iter().for_each(|device| testimony.add(&device.identity.user, &device.record));
     testimony
 }

@@ -9,7 +9,7 @@ use super::{ADMIN_KEY, Sizes};
 use crate::device::{Device, Habits, Identity, Reader};
 use crate::dice::Dice;
 use crate::http::{request, request_until_answered};
-use crate::names::{ConversationName, DeviceName, Seat, UserName};
+use crate::names::{ConversationName, DeviceName, Membership, UserName};
 
 /// Group size up to which the server publishes each member's ticks individually; above, it
 /// aggregates them.
@@ -37,7 +37,7 @@ pub struct Scene {
     pub tokens: BTreeMap<UserName, String>,
     pub lazy: BTreeSet<UserName>,
     pub plans: Vec<Plan>,
-    pub unsteady: Arc<BTreeSet<Seat>>,
+    pub unsteady: Arc<BTreeSet<Membership>>,
 }
 
 impl Scene {
@@ -63,7 +63,7 @@ impl Scene {
             let name = open(address, &tokens[&founders[0]], &body).await;
             plans.push(Plan { name, founders, comers_and_goers });
         }
-        let seats = |plan: &Plan| -> Vec<Seat> {
+        let seats = |plan: &Plan| -> Vec<Membership> {
             plan.comers_and_goers.iter().map(|user| (plan.name.clone(), user.clone())).collect()
         };
         let unsteady = Arc::new(plans.iter().flat_map(seats).collect());

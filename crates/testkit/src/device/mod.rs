@@ -27,7 +27,7 @@ use crate::checker::{ClientLog, Event};
 use crate::client::Socket;
 use crate::dice::Dice;
 use crate::meter::Meter;
-use crate::names::{ConversationName, DeviceName, Seat, UserName};
+use crate::names::{ConversationName, DeviceName, Membership, UserName};
 
 /// The fixed properties of a device.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Identity {
     /// The seed of the whole run.
     pub seed: u64,
     /// Members who are removed and added during the run.
-    pub unsteady: Arc<BTreeSet<Seat>>,
+    pub unsteady: Arc<BTreeSet<Membership>>,
 }
 
 /// An unacknowledged message. It keeps its message id until the server answers.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::checker::{ClientLog, Event};
 use crate::device::{ReadState, Trouble};
-use crate::names::{ConversationName, Seat, UserName};
+use crate::names::{ConversationName, Membership, UserName};
 
 /// Number of frames shown with a violation.
 const FRAMES_KEPT: usize = 40;
@@ -64,11 +64,11 @@ pub struct Record {
     pub claims: BTreeMap<ConversationName, ReadState>,
     /// The maximum read states received in frames and answers. They are durable, because the server
     /// publishes durable states only.
-    pub told: BTreeMap<Seat, ReadState>,
+    pub told: BTreeMap<Membership, ReadState>,
     /// The maximum received aggregate read state of all other members of a large group.
     pub everybody: BTreeMap<ConversationName, ReadState>,
     /// The last read states received in frames, which are ordered among themselves.
-    heard: BTreeMap<Seat, ReadState>,
+    heard: BTreeMap<Membership, ReadState>,
     /// Message ids refused because the sender was not a member. An earlier unanswered attempt may
     /// still have been stored.
     pub refused: BTreeSet<String>,
@@ -104,7 +104,7 @@ impl Record {
     }
 
     /// Checks a status frame. `steady`: the member is never removed, so its ticks never restart.
-    pub fn hear_status(&mut self, seat: Seat, told: ReadState, steady: bool) -> Result<(), Trouble> {
+    pub fn hear_status(&mut self, seat: Membership, told: ReadState, steady: bool) -> Result<(), Trouble> {
         self.happened.statuses += 1;
         let before = self.heard.insert(seat.clone(), told).unwrap_or_default();
         self.learn(&seat, told);
@@ -120,12 +120,12 @@ impl Record {
     }
 
     /// Checks an answer, which must reach every read state received before.
-    pub fn hear_answer(&mut self, seat: Seat, told: ReadState, steady: bool) -> Result<(), Trouble> {
+    pub fn hear_answer(&mut self, seat: Membership, told: ReadState, steady: bool) -> Result<(), Trouble> {
         let before = self.learn(&seat, told);
         compare(&seat.1, before, told, steady)
     }
 
-    fn learn(&mut self, seat: &Seat, told: ReadState) -> ReadState {
+    fn learn(&mut self, seat: &Membership, told: ReadState) -> ReadState {
         let most = self.told.entry(seat.clone()).or_default();
         let before = *most;
         *most = most.max(told);

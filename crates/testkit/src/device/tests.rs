@@ -80,7 +80,7 @@ async fn flushed<Outcome>(
 }
 
 #[tokio::test]
-async fn a_patient_device_sends_again_what_the_store_did_not_answer_and_nothing_overtakes_it() {
+async fn patient_device_resends_unanswered_messages_in_order() {
     let (device, violation, heard) = flushed(device().patient(), async |listener| {
         let mut script = Script::welcome(&listener).await;
         let first = script.hear().await;
@@ -100,7 +100,7 @@ async fn a_patient_device_sends_again_what_the_store_did_not_answer_and_nothing_
 }
 
 #[tokio::test]
-async fn to_any_other_device_such_a_refusal_is_a_breach() {
+async fn other_devices_treat_no_answer_as_a_violation() {
     let (_, violation, ()) = flushed(device(), async |listener| {
         let mut script = Script::welcome(&listener).await;
         let first = script.hear().await;
@@ -111,7 +111,7 @@ async fn to_any_other_device_such_a_refusal_is_a_breach() {
 }
 
 #[tokio::test]
-async fn a_patient_device_comes_back_after_a_server_that_asked_it_to() {
+async fn patient_device_reconnects_when_the_server_asks() {
     for (code, is_lost) in [(1012, true), (1011, true), (4413, false)] {
         let (_, violation, ()) = flushed(device().patient(), async |listener| {
             let mut script = Script::welcome(&listener).await;
@@ -125,7 +125,7 @@ async fn a_patient_device_comes_back_after_a_server_that_asked_it_to() {
 }
 
 #[test]
-fn a_void_is_nobodys_message_and_keeps_a_view_whole() {
+fn void_keeps_a_view_contiguous() {
     let seen = |seq: u64, content_type: &str| {
         let message = json!({
             "seq": seq, "sender_id": "void", "message_id": format!("m{seq}"), "content": "", "content_type": content_type,

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_grows_by_the_next_message_and_by_no_other() {
+    fn view_accepts_only_the_next_message() {
         let mut view = view(&[said(1), said(2)]);
         assert_eq!(view.take(&said(4)), Err(Trouble::Gap { after: 2, then: 4 }));
         assert_eq!(view.take(&said(2)), Ok(()));
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_changed_is_noticed() {
+    fn view_detects_a_changed_message() {
         let mut view = view(&[said(1), said(2)]);
         let altered = Seen { content: "other".to_owned(), ..said(2) };
         assert_eq!(view.take(&altered), Err(Trouble::Altered { seq: 2 }));
     }
 
     #[test]
-    fn who_joins_late_or_again_starts_with_the_notice_of_it() {
+    fn view_of_a_new_member_starts_with_the_join_notice() {
         let mut view = view(&[notice(7, "member_added", "alice"), said(8)]);
         assert_eq!((view.first(), view.end()), (7, 8));
         view.take(&notice(9, "member_removed", "alice")).unwrap();
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_thrown_out_while_something_is_missing_is_out() {
+    fn removal_ends_a_view_that_has_a_gap() {
         let mut view = view(&[said(1), said(2)]);
         view.take(&notice(5, "member_removed", "alice")).unwrap();
         assert_eq!((view.end(), view.left()), (2, true));
     }
 
     #[test]
-    fn the_coming_and_going_of_others_changes_nothing() {
+    fn notices_about_others_keep_the_membership() {
         let view = view(&[said(1), notice(2, "member_added", "carol"), notice(3, "member_left", "carol")]);
         assert_eq!((view.first(), view.end(), view.left()), (1, 3, false));
     }

@@ -1,3 +1,5 @@
+//! Tests of the model of ticks, unread counts and membership.
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -40,7 +42,7 @@ fn group() -> Thread {
 }
 
 #[test]
-fn who_is_in_follows_from_the_notices() {
+fn model_derives_membership_from_notices() {
     let members = BTreeMap::from([(user("alice"), 1), (user("bob"), 7), (user("carol"), 4)]);
     assert_eq!(group().members, members);
     assert_eq!(group().visible_to(&user("bob")).unwrap().len(), 3);
@@ -48,7 +50,7 @@ fn who_is_in_follows_from_the_notices() {
 }
 
 #[test]
-fn unread_are_the_messages_of_others_that_one_can_see_without_notices() {
+fn model_counts_visible_messages_of_others_as_unread() {
     let unread = |name, read| group().unread(&user(name), read);
     assert_eq!((unread("alice", 0), unread("alice", 3), unread("alice", 9)), (3, 2, 0));
     assert_eq!(unread("bob", 0), 2, "what was said before one came back does not count");
@@ -56,7 +58,7 @@ fn unread_are_the_messages_of_others_that_one_can_see_without_notices() {
 }
 
 #[test]
-fn receipts_leave_out_the_sender_and_those_who_came_later() {
+fn receipts_exclude_the_sender_and_later_members() {
     let standing = BTreeMap::from([
         (user("alice"), ReadState { delivered: 9, read: 5 }),
         (user("carol"), ReadState { delivered: 8, read: 8 }),
@@ -88,13 +90,13 @@ fn a_void_has_no_receipts_and_the_server_answers_message_not_found() {
 }
 
 #[test]
-fn what_anybody_was_told_is_the_least_and_what_was_claimed_the_most() {
+fn read_state_lies_between_published_and_claimed() {
     let room = ConversationName::new("g");
     let mut record = Record::default();
     record.claim(&room, ReadState { delivered: 7, read: 4 });
     let told = ReadState { delivered: 5, read: 1 };
     record.hear_answer((room.clone(), user("alice")), told, true).unwrap();
-    let mut testimony = Testimony::default();
+    let mut testimony = Claims::default();
     testimony.add(&user("alice"), &record);
     let bounds = testimony.bounds(&room, &user("alice"), &group(), true);
     // Her message at seq 8 implies that she has read everything before it.

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_saw_tooth_that_warms_up_and_has_spikes_is_flat() {
+    fn sawtooth_with_warm_up_and_spikes_counts_as_flat() {
         let saw = |second: f64| {
             let warming = 30.0 * (-second / 5.0).exp();
             let spike = if second % 17.0 == 0.0 { 40.0 } else { 0.0 };
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leak_below_the_noise_of_a_second_is_found_when_it_goes_on() {
+    fn slow_leak_below_the_noise_is_found_over_time() {
         let leak = |second: f64| 100.0 + second % 7.0 + 0.01 * second;
         assert!(judged(60, leak).is_flat(), "nobody sees that in a minute");
         let flatness = judged(3_600, leak);
@@ -120,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_leak_is_found_in_a_minute_and_shrinking_is_no_leak() {
+    fn large_leak_is_found_within_a_minute_and_shrinking_is_none() {
         assert!(!judged(60, |second| 100.0 + second).is_flat());
         assert!(judged(60, |second| 100.0 - second).is_flat());
     }
 
     #[test]
-    fn too_little_says_nothing() {
+    fn too_few_samples_give_no_verdict() {
         assert_eq!(Flatness::of(&[(0.0, 1.0), (1.0, 1.0)], ALLOWANCE), None);
     }
 }

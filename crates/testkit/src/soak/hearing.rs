@@ -3,16 +3,16 @@
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::connection_run::{ConnectionRun, misspoken};
 use super::ledger::{Breach, Found, Shown};
 use super::life::Ended;
-use super::spell::{Spell, misspoken};
 use crate::device::ReadState;
 use crate::names::{ConversationName, UserName};
 
 /// The largest page size that the server allows.
 const PAGE: u64 = 100;
 
-impl Spell<'_> {
+impl ConnectionRun<'_> {
     pub(super) async fn hear(&mut self, frame: &Value) -> Result<(), Ended> {
         let room = frame["conversation_id"].as_str().map(ConversationName::new);
         match (frame["type"].as_str(), room) {

@@ -38,7 +38,7 @@ pub async fn judge(scene: &Arc<Scene>, world: &Arc<World>, lives: &[Life], dice:
             assert!(end == head, "{}", Found { conversation: conversation.clone(), breach });
         }
     }
-    let court = Court { scene, world, heads: &heads };
+    let court = HistoryCheck { scene, world, heads: &heads };
     let standing = court.ticks(dice).await;
     let unread = court.inboxes(&standing).await;
     let happened = lives.iter().fold(Happened::default(), |sum, life| sum.and(life.happened));
@@ -89,7 +89,7 @@ async fn history(scene: Arc<Scene>, number: usize, world: Arc<World>) -> (Conver
     }
 }
 
-struct Court<'a> {
+struct HistoryCheck<'a> {
     scene: &'a Scene,
     world: &'a World,
     heads: &'a BTreeMap<ConversationName, u64>,
@@ -97,7 +97,7 @@ struct Court<'a> {
 
 type MemberState = BTreeMap<(ConversationName, UserName), ReadState>;
 
-impl Court<'_> {
+impl HistoryCheck<'_> {
     /// Checks that each read state lies between what was published and what the devices claimed.
     /// Then sends final receipts and checks that the read states match them.
     async fn ticks(&self, dice: &mut Dice) -> MemberState {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 
 use crate::device::ReadState;
-use crate::names::{ConversationName, Seat, UserName};
+use crate::names::{ConversationName, Membership, UserName};
 
 /// One of the sending devices, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,21 +107,21 @@ impl fmt::Display for Found {
 
 /// A message name in eight bytes. Zero: the seq has not been seen yet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-struct Print(u64);
+struct NameHash(u64);
 
 /// A seq that has not been seen yet.
-const UNSEEN: Print = Print(0);
+const UNSEEN: NameHash = NameHash(0);
 /// A notice, which has no writer.
-const NOTICE: Print = Print(u64::MAX);
+const NOTICE: NameHash = NameHash(u64::MAX);
 
-/// Bits of a `Print` for the message number; the writer gets the rest. `Print::of` panics on
+/// Bits of a `NameHash` for the message number; the writer gets the rest. `NameHash::of` panics on
 /// overflow.
 const NUMBER_BITS: u32 = 40;
 
-impl Print {
-    fn of(name: MessageName) -> Print {
+impl NameHash {
+    fn of(name: MessageName) -> NameHash {
         assert!(name.number > 0 && name.number < 1 << NUMBER_BITS && name.writer.0 < 1 << (64 - NUMBER_BITS));
-        Print(u64::from(name.writer.0) << NUMBER_BITS | name.number)
+        NameHash(u64::from(name.writer.0) << NUMBER_BITS | name.number)
     }
 
     fn name(self) -> Option<MessageName> {
@@ -148,8 +148,8 @@ struct MemberState {
 }
 
 #[derive(Default)]
-struct Room {
-    prints: Vec<Print>,
+struct ConversationRecord {
+    prints: Vec<NameHash>,
     writers: BTreeMap<Writer, Progress>,
     seats: BTreeMap<UserName, MemberState>,
 }
@@ -157,7 +157,7 @@ struct Room {
 /// All facts of a run that the final check needs.
 #[derive(Default)]
 pub struct Ledger {
-    rooms: HashMap<ConversationName, Mutex<Room>>,
+    rooms: HashMap<ConversationName, Mutex<ConversationRecord>>,
     /// The user of each writer, by writer number.
     owners: Vec<UserName>,
 }
@@ -168,7 +168,7 @@ impl Ledger {
         Ledger { rooms: conversations.map(|name| (name, Mutex::default())).collect(), owners }
     }
 
-    fn room(&self, conversation: &ConversationName) -> MutexGuard<'_, Room> {
+    fn room(&self, conversation: &ConversationName) -> MutexGuard<'_, ConversationRecord> {
         self.rooms[conversation].lock().expect("nothing panics while it holds a room")
     }
 
@@ -189,7 +189,7 @@ impl Ledger {
         let mut room = self.room(conversation);
         let progress = room.writers.entry(name.writer).or_default();
         progress.acknowledged = progress.acknowledged.max(name.number);
-        room.place(seq, Print::of(name))?;
+        room.place(seq, NameHash::of(name))?;
         room.wrote(&self.owners[name.writer.0 as usize], seq);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Ledger {
         if owner.as_str() != sender || name.content() != content {
             return Err(Breach::Altered { seq, message_id: message_id() });
         }
-        room.place(seq, Print::of(name))?;
+        room.place(seq, NameHash::of(name))?;
         room.wrote(owner, seq);
         Ok(Some(name))
     }
@@ -253,10 +253,11 @@ impl Ledger {
     }
 
     /// Counts the messages of others above `read`. Requires that the history was checked.
-    pub fn unread(&self, seat: &Seat, read: u64) -> u64 {
+    pub fn unread(&self, seat: &Membership, read: u64) -> u64 {
         let room = self.room(&seat.0);
-        let by_others =
-            |print: &&Print| print.name().is_some_and(|name| self.owners[name.writer.0 as usize] != seat.1);
+        let by_others = |print: &&NameHash| {
+            print.name().is_some_and(|name| self.owners[name.writer.0 as usize] != seat.1)
+        };
         room.prints.iter().skip(read as usize).filter(by_others).count() as u64
     }
 
@@ -268,13 +269,13 @@ impl Ledger {
     pub fn bytes(&self) -> usize {
         self.rooms
             .values()
-            .map(|room| room.lock().map_or(0, |room| room.prints.capacity() * size_of::<Print>()))
+            .map(|room| room.lock().map_or(0, |room| room.prints.capacity() * size_of::<NameHash>()))
             .sum()
     }
 }
 
-impl Room {
-    fn place(&mut self, seq: u64, now: Print) -> Result<(), Breach> {
+impl ConversationRecord {
+    fn place(&mut self, seq: u64, now: NameHash) -> Result<(), Breach> {
         let Some(at) = seq.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
             return Err(Breach::Misspoken(format!("a message at place {seq}")));
         };

@@ -5,13 +5,13 @@
 //! Unlike a [`crowd`](crate::crowd), a soak run does not keep the log of every device in memory: an
 //! hour of traffic does not fit. It keeps eight bytes per message ([`ledger`]).
 
+mod connection_run;
 pub mod flat;
 pub mod gauge;
 mod hearing;
 mod judge;
 pub mod ledger;
 mod life;
-mod spell;
 
 use std::fmt;
 use std::str::FromStr;

@@ -16,6 +16,7 @@ use crate::{BadInput, decode, text};
 #[schema(example = json!({"kind": "direct", "peer": "bob"}))]
 pub enum OpenConversationRequest {
     /// The direct conversation with one other user. If it exists, the call returns it.
+    #[schema(title = "Direct conversation")]
     Direct {
         /// The other user: 1 to 128 bytes of UTF-8, without spaces, control characters or format
         /// characters.
@@ -23,6 +24,7 @@ pub enum OpenConversationRequest {
         peer: String,
     },
     /// A new group. The caller becomes its first member and its admin.
+    #[schema(title = "Group")]
     Group {
         /// The title of the group: 1 to 256 bytes of UTF-8. Bidi control characters are removed.
         #[schema(min_length = 1, max_length = 256)]

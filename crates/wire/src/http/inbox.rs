@@ -15,6 +15,8 @@ use crate::{BadInput, text};
 
 /// A read state: the highest delivered and the highest read seq. Clients draw ticks from it.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+// The name of the component in v1 of the document.
+#[schema(as = BoundariesBody)]
 pub struct ReadStateBody {
     /// Every message up to this seq is delivered; 0 if none is.
     #[serde(serialize_with = "text::seq")]

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unescaped_and_ids_may_be_many() {
+    fn people_query_decodes_names_and_accepts_many_ids() {
         let ids = PeopleParameters::parse("user_id=a%2Cb&user_id=%C3%A4&unknown=1").unwrap();
         let expected = ["a,b", "ä"].map(|id| id.parse().unwrap()).to_vec();
         assert_eq!(ids, PeopleParameters::Ids(expected));
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_nobody_or_too_much_is_refused() {
+    fn people_query_without_ids_or_with_too_many_is_refused() {
         let many = "user_id=a&".repeat(101);
         for query in [
             "",

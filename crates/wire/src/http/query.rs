@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn escaped_names_and_values_read_like_plain_ones() {
+    fn percent_encoded_names_and_values_equal_plain_ones() {
         let [limit, cursor] = values("limit=%32%30&%63ursor=o%31.x&other=%FF", ["limit", "cursor"]).unwrap();
         assert_eq!((limit.as_deref(), cursor.as_deref()), (Some("20"), Some("o1.x")));
         let [spaced] = values("limit=2+0", ["limit"]).unwrap();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_not_utf8_and_repeated_names_are_refused() {
+    fn query_with_invalid_utf8_or_repeated_names_is_refused() {
         assert!(values("limit=%FF", ["limit"]).is_err());
         assert!(values("limit=1&%6Cimit=2", ["limit"]).is_err());
     }

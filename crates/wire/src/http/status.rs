@@ -11,7 +11,8 @@ use crate::{BadInput, text};
 
 /// A cumulative receipt.
 #[derive(Debug, Deserialize, ToSchema)]
-#[schema(example = json!({"seq": 44}))]
+// The name of the component in v1 of the document.
+#[schema(as = MarkRequest, example = json!({"seq": 44}))]
 pub struct ReceiptRequest {
     /// Every message up to this seq is delivered or read. A value above the head counts as the
     /// head. A value that is not above the current one changes nothing.
@@ -97,7 +98,7 @@ impl<'a> OwnStatusBody<'a> {
 
 /// The read states of all members.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({
+#[schema(title = "Read state of each member", example = json!({
     "head_seq": 44, "members": [{"user_id": "bob", "last_delivered_seq": 44, "last_read_seq": 40, "joined_seq": 1}],
 }))]
 pub struct StatusesBody<'a> {
@@ -120,7 +121,7 @@ impl<'a> From<&'a Statuses> for StatusesBody<'a> {
 
 /// The receipt counts of one message. They exclude its sender and the members who joined after it.
 #[derive(Debug, Serialize, ToSchema)]
-#[schema(example = json!({"seq": 44, "recipient_count": 9, "delivered_count": 7, "read_count": 3}))]
+#[schema(title = "Receipt counts of one message", example = json!({"seq": 44, "recipient_count": 9, "delivered_count": 7, "read_count": 3}))]
 pub struct ReceiptsBody {
     /// The seq of the message.
     #[serde(serialize_with = "text::seq")]

@@ -1,14 +1,17 @@
-// Keeps a directory to one process at a time: a file in it names the process that has it. A process that died without a
-// word is found out by its number and the moment it began, and its lock is taken over. It sees processes of one machine
-// only.
+// Locks a directory for one process of this machine: a file in it names the process. If that
+// process has died, which its process id and start time show, the lock is taken over. The content
+// of the directory does not belong here.
 
 import { constants, copyFile, link, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BluetickError } from "../errors.ts";
 
+/** The content of the lock file. */
 interface Holder {
   readonly pid: number;
-  /** The moment it began, as the system counts; null where the system does not tell. */
+  /**
+   * When the process started, in the units of the system; null if the system does not report it.
+   */
   readonly began: string | null;
 }
 
@@ -17,16 +20,17 @@ const isAlive = (pid: number): boolean => {
     process.kill(pid, 0);
     return true;
   } catch (error) {
-    // It is there and belongs to somebody else.
+    // The process exists and belongs to another user.
     return (error as NodeJS.ErrnoException).code === "EPERM";
   }
 };
 
-/** A number may be given again to another process. */
+/** Returns when a process started, because systems reuse process ids. */
 async function beganAt(pid: number): Promise<string | null> {
   try {
     const line = await readFile(`/proc/${pid}/stat`, "utf8");
-    // The name of the program is in parentheses and may contain anything; the moment is the 20th field after it.
+    // The name of the program is in parentheses and can contain any character. The start time is
+    // the 20th field after it.
     return line.slice(line.lastIndexOf(")") + 2).split(" ")[19] ?? null;
   } catch {
     return null;
@@ -35,8 +39,8 @@ async function beganAt(pid: number): Promise<string | null> {
 
 const textOf = (path: string): Promise<string | null> => readFile(path, "utf8").catch(() => null);
 
-/** Null where it is nobody who is still there. */
-async function livingHolder(text: string): Promise<Holder | null> {
+/** Returns the process that a lock file names, or null if it is not running. */
+async function aliveHolder(text: string): Promise<Holder | null> {
   try {
     const { pid, began } = JSON.parse(text) as Holder;
     if (!isAlive(pid)) return null;
@@ -47,6 +51,7 @@ async function livingHolder(text: string): Promise<Holder | null> {
   }
 }
 
+/** The lock of one directory, shared by all users in this process. */
 export class DirectoryLock {
   #directory: string;
   #path: string;
@@ -58,16 +63,19 @@ export class DirectoryLock {
     this.#path = join(directory, "lock");
   }
 
-  /** Everybody in this process may have it, and each lets go of it once. Rejects with `storage_in_use`. */
+  /**
+   * Acquires the lock for one user in this process; each user calls `release` once. Rejects with
+   * `storage_in_use`.
+   */
   acquire(): Promise<void> {
-    return this.#inTurn(async () => {
-      if (this.#users === 0) await this.#take();
+    return this.#enqueue(async () => {
+      if (this.#users === 0) await this.#acquireFile();
       this.#users += 1;
     });
   }
 
   release(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       this.#users -= 1;
       if (this.#users > 0) return;
       const { pid } = JSON.parse((await textOf(this.#path)) ?? "{}") as Partial<Holder>;
@@ -75,17 +83,17 @@ export class DirectoryLock {
     });
   }
 
-  #inTurn(work: () => Promise<void>): Promise<void> {
+  #enqueue(work: () => Promise<void>): Promise<void> {
     const done = this.#queue.then(work);
     this.#queue = done.catch(() => {});
     return done;
   }
 
-  async #take(): Promise<void> {
+  async #acquireFile(): Promise<void> {
     await mkdir(this.#directory, { recursive: true });
     const own = `${this.#path}.${process.pid}`;
     const holder: Holder = { pid: process.pid, began: await beganAt(process.pid) };
-    // Written first and then given its name, so that nobody ever reads half of it.
+    // Write the file before it gets its name, so that no process reads a half-written file.
     await writeFile(own, JSON.stringify(holder), { mode: 0o600 });
     try {
       for (let attempt = 0; !(await this.#claim(own)); attempt += 1) {
@@ -96,26 +104,26 @@ export class DirectoryLock {
     }
   }
 
-  /** False when it is worth another attempt. */
+  /** Tries once to acquire the lock. Returns false if another attempt may succeed. */
   async #claim(own: string): Promise<boolean> {
-    if (await this.#name(own)) return true;
+    if (await this.#link(own)) return true;
     const text = await textOf(this.#path);
     if (text === null) return false;
-    const holder = await livingHolder(text);
+    const holder = await aliveHolder(text);
     if (holder) throw this.#inUse(`process ${holder.pid}`);
     const old = `${own}.old`;
     await rename(this.#path, old).catch(() => {});
-    // Somebody else may have taken it over in between; then it is theirs and is put back.
+    // Another process may have taken the lock over in between. Restore its file then.
     const taken = await textOf(old);
     if (taken !== null && taken !== text) await link(old, this.#path).catch(() => {});
     await rm(old, { force: true });
     return false;
   }
 
-  /** False when the name is taken. */
-  async #name(own: string): Promise<boolean> {
+  /** Gives the file its name. Returns false if the name exists. */
+  async #link(own: string): Promise<boolean> {
     try {
-      // Some file systems know no links.
+      // Some file systems have no hard links.
       await link(own, this.#path).catch((error: NodeJS.ErrnoException) => {
         if (error.code === "EEXIST") throw error;
         return copyFile(own, this.#path, constants.COPYFILE_EXCL);
@@ -128,6 +136,6 @@ export class DirectoryLock {
   }
 
   #inUse(by: string): BluetickError {
-    return new BluetickError("storage_in_use", `The storage in ${this.#directory} is in use by ${by}. One process uses it at a time.`);
+    return new BluetickError("storage_in_use", `The storage in ${this.#directory} is in use by ${by}. Only one process can use it at a time.`);
   }
 }

@@ -1,6 +1,7 @@
-// What a Node process remembers: for each scope one file, to which every write is one line. Reading it from the start gives
-// the records; a line that a crash cut short is the last one and counts as never written. One process at a time, which the
-// lock of the directory sees to.
+// The storage for Node: one file per scope, one line per write. Reading the lines in order restores
+// the records; a last line without a line break was cut by a crash and is ignored. The lock of the
+// directory admits one process at a time. The choice of records does not belong here;
+// `cache.ts` makes it.
 
 import { createHash } from "node:crypto";
 import { appendFile, open, readFile, rename, rm } from "node:fs/promises";
@@ -10,13 +11,14 @@ import { isPrecious } from "../storage/storage.ts";
 import type { Storage, StorageChange, StorageKind } from "../storage/storage.ts";
 import { DirectoryLock } from "./directory-lock.ts";
 
-/** A file is written anew when it has grown to this many times what it has to say. */
+/** A file is rewritten when it is this many times larger than its records. */
 const WASTE_FACTOR = 4;
+/** The size of a file below which no rewrite is worth its cost. */
 const SMALLEST_REWRITE_BYTES = 256 * 1024;
 
 const keyOf = ({ kind, key }: StorageChange): string => `${kind} ${key}`;
 
-/** The records of one scope. All work on it is done one after the other. */
+/** The records of one scope. All operations run one after the other. */
 class Journal {
   #directory: string;
   #path: string;
@@ -25,7 +27,7 @@ class Journal {
   #file: FileHandle | null = null;
   #sizeBytes = 0;
   #usefulBytes = 0;
-  /** Lines that could not be read, until somebody was told. */
+  /** The number of damaged lines that were not reported yet. */
   #damagedLines = 0;
   #queue: Promise<unknown> = Promise.resolve();
 
@@ -35,14 +37,14 @@ class Journal {
     this.#path = join(directory, `${createHash("sha256").update(scope).digest("hex").slice(0, 32)}.jsonl`);
   }
 
-  #inTurn<Answer>(work: () => Promise<Answer>): Promise<Answer> {
+  #enqueue<Answer>(work: () => Promise<Answer>): Promise<Answer> {
     const done = this.#queue.then(work);
     this.#queue = done.catch(() => {});
     return done;
   }
 
   read(kind: StorageKind, keys?: readonly string[]): Promise<Map<string, unknown>> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       const records = await this.#load();
       const wanted = keys?.map((key) => records.get(keyOf({ kind, key }))) ?? [...records.values()];
       const found = wanted.filter((record) => record?.kind === kind) as StorageChange[];
@@ -51,9 +53,9 @@ class Journal {
   }
 
   write(changes: readonly StorageChange[]): Promise<void> {
-    // Written down now: the caller may go on changing what it gave.
+    // Serialize now, because the caller may change the values later.
     const line = `${JSON.stringify(changes)}\n`;
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       const records = await this.#load();
       await this.#append(line, changes.some(isPrecious));
       apply(records, JSON.parse(line) as StorageChange[]);
@@ -62,7 +64,7 @@ class Journal {
   }
 
   clear(): Promise<void> {
-    return this.#inTurn(async () => {
+    return this.#enqueue(async () => {
       await this.#lock.acquire();
       try {
         await this.#close();
@@ -74,7 +76,7 @@ class Journal {
   }
 
   close(): Promise<void> {
-    return this.#inTurn(() => this.#close());
+    return this.#enqueue(() => this.#close());
   }
 
   async #close(): Promise<void> {
@@ -85,7 +87,7 @@ class Journal {
     if (isOpen) await this.#lock.release();
   }
 
-  /** How many lines were damaged, said once. */
+  /** Returns the number of damaged lines since the last call. */
   takeDamagedLines(): number {
     const count = this.#damagedLines;
     this.#damagedLines = 0;
@@ -116,10 +118,10 @@ class Journal {
       if (changes) apply(records, changes);
       else damaged.push(line);
     }
-    // Put aside for whoever wants to look at them; the others stand.
+    // Keep damaged lines in a separate file for the operator. The other lines are valid.
     if (damaged.length > 0) await appendFile(`${this.#path}.damaged`, `${damaged.join("\n")}\n`, { mode: 0o600 });
     this.#damagedLines += damaged.length;
-    // Always begins anew: without the cut line, and without what was written over.
+    // Always rewrite the file, without the cut line and without overwritten records.
     await this.#rewrite(records);
     return records;
   }
@@ -131,7 +133,7 @@ class Journal {
       await file.appendFile(bytes);
       if (mustLast) await file.datasync();
     } catch (error) {
-      // Half a line must not stand before the next one.
+      // Remove half of a line, or the next line would be damaged.
       await file.truncate(this.#sizeBytes).catch(() => {});
       throw error;
     }
@@ -157,15 +159,15 @@ class Journal {
   }
 }
 
-/** The new name of a file lasts only when its directory was written. */
+/** Syncs a directory, because a rename is durable only afterwards. */
 async function syncDirectory(path: string): Promise<void> {
-  // Not every system opens directories; those that do not need no sync.
+  // Some systems cannot open a directory, and do not need the sync.
   const directory = await open(path, "r").catch(() => null);
   await directory?.sync().catch(() => {});
   await directory?.close();
 }
 
-/** Null where the line is none of ours. */
+/** Parses a line. Returns null if it is damaged. */
 function changesOf(line: string): StorageChange[] | null {
   try {
     const changes = JSON.parse(line) as StorageChange[];
@@ -182,7 +184,7 @@ function apply(records: Map<string, StorageChange>, changes: readonly StorageCha
   }
 }
 
-/** Clients of one process that name the same directory see the same records. */
+/** Clients of one process that use the same directory share its records. */
 const journals = new Map<string, Journal>();
 const locks = new Map<string, DirectoryLock>();
 
@@ -219,8 +221,8 @@ class FileStorage implements Storage {
   troubles(): string[] {
     const count = this.#journals.reduce((sum, journal) => sum + journal.takeDamagedLines(), 0);
     if (count === 0) return [];
-    const lines = count === 1 ? "A line" : `${count} lines`;
-    return [`${lines} of what this device remembers could not be read. A message that was not sent yet may be among them.`];
+    const lines = count === 1 ? "1 line of the stored data was" : `${count} lines of the stored data were`;
+    return [`${lines} damaged. Unsent messages may be lost.`];
   }
 
   async close(): Promise<void> {
@@ -233,5 +235,8 @@ class FileStorage implements Storage {
   }
 }
 
-/** In files of a directory, which one process uses at a time; a second one is refused with `storage_in_use`. */
+/**
+ * Stores records in files of a directory. One process uses it at a time; a second one is refused
+ * with `storage_in_use`.
+ */
 export const fileStorage = (directory: string): Storage => new FileStorage(directory);

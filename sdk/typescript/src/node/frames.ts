@@ -1,4 +1,5 @@
-// The bytes of WebSocket frames (RFC 6455), as far as a client that speaks text needs them: no extensions.
+// The bytes of WebSocket frames (RFC 6455), as far as a client for text messages needs them.
+// Extensions and connections do not belong here.
 
 import { randomBytes } from "node:crypto";
 
@@ -10,7 +11,7 @@ export interface Frame {
   readonly payload: Buffer;
 }
 
-/** What came in is not WebSocket, or too large. `code` is what the close frame says. */
+/** The bytes are not WebSocket frames, or a frame is too large. `code` is the close code. */
 export class FrameError extends Error {
   readonly code: number;
 
@@ -20,7 +21,7 @@ export class FrameError extends Error {
   }
 }
 
-/** A whole frame, masked as a client must. */
+/** Encodes a whole frame, masked as a client must do. */
 export function encodeFrame(opcode: number, payload: Buffer): Buffer {
   const { length } = payload;
   const header = Buffer.alloc(length < 126 ? 2 : length < 65_536 ? 4 : 10);
@@ -39,7 +40,7 @@ export function encodeFrame(opcode: number, payload: Buffer): Buffer {
   return Buffer.concat([header, mask, masked]);
 }
 
-/** Takes bytes as they come and gives whole frames. */
+/** Splits a stream of bytes into frames. */
 export class FrameReader {
   #limitBytes: number;
   #chunks: Buffer[] = [];
@@ -54,7 +55,10 @@ export class FrameReader {
     this.#size += chunk.length;
   }
 
-  /** The next frame, or null until more has come. Throws where no more can be read. */
+  /**
+   * Returns the next frame, or null until more bytes arrive. Throws a `FrameError` for invalid
+   * bytes.
+   */
   next(): Frame | null {
     if (this.#size < 2) return null;
     const head = this.#peek(Math.min(this.#size, 10));
@@ -62,9 +66,9 @@ export class FrameReader {
     const opcode = first & 0x0f;
     const isFinal = (first & 0x80) !== 0;
     if ((first & 0x70) !== 0) throw new FrameError(1002, "a reserved bit is set");
-    if ((second & 0x80) !== 0) throw new FrameError(1002, "a server does not mask");
+    if ((second & 0x80) !== 0) throw new FrameError(1002, "a masked frame from a server");
     const short = second & 0x7f;
-    if (opcode >= 8 && (!isFinal || short > 125)) throw new FrameError(1002, "a control frame is whole and short");
+    if (opcode >= 8 && (!isFinal || short > 125)) throw new FrameError(1002, "a fragmented or long control frame");
     const headerLength = short < 126 ? 2 : short === 126 ? 4 : 10;
     if (head.length < headerLength) return null;
     const length = short < 126 ? short : short === 126 ? head.readUInt16BE(2) : Number(head.readBigUInt64BE(2));
@@ -75,7 +79,7 @@ export class FrameReader {
     return { isFinal, opcode, payload };
   }
 
-  /** The first bytes, in one piece. They are joined once, not at every look. */
+  /** Returns the first bytes in one buffer. Chunks are joined once, not at every call. */
   #peek(length: number): Buffer {
     if ((this.#chunks[0]?.length ?? 0) < length) this.#chunks = [Buffer.concat(this.#chunks)];
     return (this.#chunks[0] as Buffer).subarray(0, length);

@@ -1,5 +1,5 @@
-// What Node applications import: everything there is, a client that brings its own WebSocket where Node has none, and a
-// storage in files.
+// The public entry point for Node: everything of the browser entry point, a client that has its own
+// WebSocket where Node has none, and a file storage. Implementations do not belong here.
 
 import { BluetickClient as UniversalClient } from "../client.ts";
 import type { ClientOptions, SocketConstructor } from "../types.ts";
@@ -9,7 +9,7 @@ export * from "../index.ts";
 export { fileStorage } from "./file-storage.ts";
 export { NodeWebSocket } from "./websocket.ts";
 
-/** Also where Node has no WebSocket. */
+/** A client that also works in Node versions without a global WebSocket. */
 export class BluetickClient extends UniversalClient {
   constructor(options: ClientOptions) {
     super({ webSocket: (globalThis.WebSocket as SocketConstructor | undefined) ?? NodeWebSocket, ...options });

@@ -1,4 +1,5 @@
-// A small WebSocket client for Node versions without one, on the HTTP client that Node has. Text only, no extensions.
+// A small WebSocket client for Node versions without one, on top of Node's HTTP client. It has text
+// messages only and no extensions. Reconnecting does not belong here; `connection.ts` does it.
 
 import { createHash, randomBytes } from "node:crypto";
 import { request as requestPlain } from "node:http";
@@ -8,11 +9,14 @@ import type { Duplex } from "node:stream";
 import type { SocketLike } from "../types.ts";
 import { encodeFrame, FrameError, FrameReader, OPCODE } from "./frames.ts";
 
+/** The constant of RFC 6455 for the handshake. */
 const MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/** Upper bound on the size of a message. A larger one closes the connection with 1009. */
 const MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024;
-/** How long the other side may take to agree to the end. */
+/** Upper bound on the closing handshake. Afterwards the socket is destroyed. */
 const CLOSE_WITHIN_MS = 2_000;
-const CLOSED_WITHOUT_A_WORD = 1006;
+/** The close code of a connection that ended without a close frame. */
+const ABNORMAL_CLOSURE = 1006;
 
 type Phase = 0 | 1 | 2 | 3;
 const CONNECTING: Phase = 0;
@@ -22,6 +26,7 @@ const CLOSED: Phase = 3;
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
+/** A WebSocket client for text messages. */
 export class NodeWebSocket implements SocketLike {
   onopen: (() => void) | null = null;
   onmessage: ((event: { data: unknown }) => void) | null = null;
@@ -31,10 +36,10 @@ export class NodeWebSocket implements SocketLike {
   #request: ClientRequest;
   #socket: Duplex | null = null;
   #reader = new FrameReader(MESSAGE_LIMIT_BYTES);
-  /** The parts of a message that came in several frames. */
+  /** The parts of a message that arrives in several frames. */
   #parts: Buffer[] = [];
   #partsBytes = 0;
-  #closeCode = CLOSED_WITHOUT_A_WORD;
+  #closeCode = ABNORMAL_CLOSURE;
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(url: string) {
@@ -42,7 +47,7 @@ export class NodeWebSocket implements SocketLike {
     const key = randomBytes(16).toString("base64");
     const expected = createHash("sha1").update(key + MAGIC).digest("base64");
     const headers = { connection: "Upgrade", upgrade: "websocket", "sec-websocket-version": "13", "sec-websocket-key": key };
-    // An agent would wait for its turn with other requests.
+    // A shared agent would queue the request behind others.
     const request = (target.protocol === "https:" ? requestSecure : requestPlain)(target, { headers, agent: false });
     this.#request = request;
     request.on("upgrade", (response, socket, head) => {
@@ -104,7 +109,7 @@ export class NodeWebSocket implements SocketLike {
   #received(chunk: Buffer): void {
     this.#reader.push(chunk);
     try {
-      for (let frame = this.#reader.next(); frame; frame = this.#reader.next()) this.#take(frame.opcode, frame.isFinal, frame.payload);
+      for (let frame = this.#reader.next(); frame; frame = this.#reader.next()) this.#handleFrame(frame.opcode, frame.isFinal, frame.payload);
     } catch (error) {
       this.#closeCode = error instanceof FrameError ? error.code : 1007;
       this.close(this.#closeCode);
@@ -112,7 +117,7 @@ export class NodeWebSocket implements SocketLike {
     }
   }
 
-  #take(opcode: number, isFinal: boolean, payload: Buffer): void {
+  #handleFrame(opcode: number, isFinal: boolean, payload: Buffer): void {
     switch (opcode) {
       case OPCODE.PING:
         if (this.#phase === OPEN) this.#write(OPCODE.PONG, payload);
@@ -125,14 +130,14 @@ export class NodeWebSocket implements SocketLike {
         return;
       case OPCODE.TEXT:
       case OPCODE.CONTINUATION:
-        if ((opcode === OPCODE.TEXT) !== (this.#parts.length === 0)) throw new FrameError(1002, "a message within a message");
-        return this.#gather(isFinal, payload);
+        if ((opcode === OPCODE.TEXT) !== (this.#parts.length === 0)) throw new FrameError(1002, "a new message inside a fragmented message");
+        return this.#collect(isFinal, payload);
       default:
-        throw new FrameError(1003, "only text is spoken here");
+        throw new FrameError(1003, "only text messages are supported");
     }
   }
 
-  #gather(isFinal: boolean, payload: Buffer): void {
+  #collect(isFinal: boolean, payload: Buffer): void {
     this.#parts.push(payload);
     this.#partsBytes += payload.length;
     if (this.#partsBytes > MESSAGE_LIMIT_BYTES) throw new FrameError(1009, "a message is too large");
@@ -144,7 +149,7 @@ export class NodeWebSocket implements SocketLike {
     if (this.#phase === OPEN) this.#deliver(data);
   }
 
-  /** A fault of the listener is not one of the connection. */
+  /** Delivers a message. An exception of the listener does not close the connection. */
   #deliver(data: string): void {
     try {
       this.onmessage?.({ data });

@@ -1,8 +1,10 @@
-// What a browser remembers: one database, one object store per kind, records under [scope, key].
+// The storage for browsers: one IndexedDB database, one object store per kind, records under
+// [scope, key]. The choice of records does not belong here; `cache.ts` makes it.
 
 import { isPrecious, STORAGE_KINDS } from "./storage.ts";
 import type { Storage, StorageChange, StorageKind } from "./storage.ts";
 
+/** The version of the database. A higher one needs an upgrade of existing databases. */
 const VERSION = 1;
 
 const answered = <Answer>(request: IDBRequest<Answer>): Promise<Answer> =>
@@ -33,7 +35,7 @@ class IndexedDbStorage implements Storage {
       const values = await Promise.all(keys.map((key) => answered<unknown>(store.get([scope, key]))));
       return new Map(keys.map((key, index) => [key, values[index]] as const).filter(([, value]) => value !== undefined));
     }
-    // Every text is smaller than every array, so that the range ends with the scope.
+    // In IndexedDB, arrays sort after strings, so the range contains exactly the keys of the scope.
     const range = IDBKeyRange.bound([scope], [scope, []]);
     const [found, values] = await Promise.all([answered(store.getAllKeys(range)), answered<unknown[]>(store.getAll(range))]);
     return new Map(found.map((key, index) => [(key as [string, string])[1], values[index]]));
@@ -50,7 +52,7 @@ class IndexedDbStorage implements Storage {
         if (value === undefined) store.delete([scope, key]);
         else store.put(value, [scope, key]);
       }
-      // Said at once, it holds even if the page goes before the answer comes.
+      // With an explicit commit, the write succeeds even if the page closes before the answer.
       transaction.commit();
     } catch (error) {
       transaction.abort();
@@ -72,7 +74,10 @@ class IndexedDbStorage implements Storage {
     (await opening?.catch(() => null))?.close();
   }
 
-  /** A browser may close the database by itself; then it is opened again, once. */
+  /**
+   * Starts a transaction. A browser can close the database at any time, so this opens it again
+   * once.
+   */
   async #transaction(kinds: readonly StorageKind[], mode: IDBTransactionMode, durability: IDBTransactionDurability = "default"): Promise<IDBTransaction> {
     try {
       return (await this.#open()).transaction([...kinds], mode, { durability });
@@ -97,12 +102,12 @@ class IndexedDbStorage implements Storage {
       for (const kind of STORAGE_KINDS) request.result.createObjectStore(kind);
     };
     const database = await answered(request);
-    // Another tab deletes or upgrades it.
+    // Another tab deletes or upgrades the database.
     database.onversionchange = () => database.close();
     database.onclose = () => (this.#opening = null);
     return database;
   }
 }
 
-/** In the browser's IndexedDB, shared by all tabs of an origin. */
+/** Stores records in IndexedDB, which all tabs of an origin share. */
 export const indexedDbStorage = (name = "bluetick"): Storage => new IndexedDbStorage(name);

@@ -1,9 +1,10 @@
-// The reference storage: everything in this process, nothing beyond it. Also what a client falls back to.
+// The reference storage: keeps records in memory. A client falls back to it when its storage fails.
+// Persistence does not belong here.
 
 import type { Storage, StorageChange, StorageKind } from "./storage.ts";
 
 export class MemoryStorage implements Storage {
-  /** Clients in one process that are given the same object share it. */
+  /** Clients of one process that use the same object share their records. */
   readonly sharedName = `memory ${Math.random()}`;
   #scopes = new Map<string, Map<string, Map<string, unknown>>>();
 
@@ -14,7 +15,7 @@ export class MemoryStorage implements Storage {
   }
 
   async write(scope: string, changes: readonly StorageChange[]): Promise<void> {
-    // Copies are made first: one that cannot be made refuses the whole.
+    // Copy all values first, so that a value that cannot be copied refuses the whole write.
     for (const { kind, key, value } of structuredClone(changes)) {
       const kinds = this.#scopes.get(scope) ?? new Map<string, Map<string, unknown>>();
       this.#scopes.set(scope, kinds);
@@ -32,5 +33,5 @@ export class MemoryStorage implements Storage {
   async close(): Promise<void> {}
 }
 
-/** Nothing lasts beyond the process. */
+/** Stores records in memory. They are lost when the process ends. */
 export const memoryStorage = (): Storage => new MemoryStorage();

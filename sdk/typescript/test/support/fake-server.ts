@@ -1,4 +1,4 @@
-// Clients whose server, network and clock are the test.
+// Starts clients with a fake server, network and clock. Tests do not belong here.
 
 import { mock } from "node:test";
 import type { TestContext } from "node:test";
@@ -8,7 +8,7 @@ import { FakeSocket } from "./fake-socket.ts";
 
 const EMPTY = { conversations: [], next_cursor: null, user_id: "alice", show_presence: true };
 
-/** A client whose server is the test. */
+/** Starts a client whose frames, answers and clock the test controls. */
 export async function started(test: TestContext, options: Partial<ClientOptions> = {}): Promise<BluetickClient> {
   FakeSocket.made = [];
   mock.timers.reset();
@@ -22,7 +22,7 @@ export async function started(test: TestContext, options: Partial<ClientOptions>
   return client;
 }
 
-/** Everything that waits for nothing but its turn has happened. */
+/** Waits until all pending promises have settled. */
 export async function settled(): Promise<void> {
   for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
 }

@@ -1,4 +1,4 @@
-// A WebSocket whose server is the test.
+// A fake WebSocket that the test controls. The rules of the server do not belong here.
 
 import type { SocketLike } from "../../src/index.ts";
 
@@ -27,20 +27,20 @@ export class FakeSocket implements SocketLike {
     this.readyState = 3;
   }
 
-  /** The server takes the connection and says hello back. */
+  /** Opens the connection, sends the welcome and ends the catch-up. */
   welcome(): void {
     this.open();
-    this.say({ type: "caught_up" });
+    this.deliver({ type: "caught_up" });
   }
 
-  /** The same, with a backlog that is yet to come. */
+  /** Opens the connection and sends the welcome; the catch-up continues. */
   open(user_id = "alice", server_time = 0): void {
     this.readyState = 1;
     this.onopen?.();
-    this.say({ type: "welcome", user_id, session_id: "s", epoch: 1, server_time });
+    this.deliver({ type: "welcome", user_id, session_id: "s", epoch: 1, server_time });
   }
 
-  say(frame: object): void {
+  deliver(frame: object): void {
     this.onmessage?.({ data: JSON.stringify(frame) });
   }
 

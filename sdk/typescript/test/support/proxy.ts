@@ -1,13 +1,14 @@
-// Stands between a client and the server and does what networks do: cuts, delays, swallows, refuses.
+// A TCP proxy between a client and the server that cuts, delays, drops and refuses. Decisions about
+// when do not belong here; tests make them.
 
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Server as NetServer, Socket } from "node:net";
 
 export class Proxy {
-  /** Connections are taken and nothing ever comes of them. */
+  /** Accepts connections and drops all bytes. */
   isBlackHole = false;
-  /** What the server says is lost, while it hears everything. */
+  /** Drops the bytes of the server and forwards those of the client. */
   swallowsAnswers = false;
   refuses = false;
   delay_ms = 0;
@@ -62,7 +63,7 @@ export class Proxy {
     else setTimeout(() => !to.destroyed && to.write(chunk), this.delay_ms);
   }
 
-  /** Ends every connection there is, without a word. */
+  /** Resets all open connections. */
   cut(): void {
     for (const [near, far] of this.#pairs) {
       near.resetAndDestroy();

@@ -1,4 +1,5 @@
-// The real server as a child process: on a free port, with a fresh data directory, stopped by its handle.
+// Starts the real server as a child process on a free port with a fresh data directory, and stops
+// it by its handle. Users do not belong here; `fixture.ts` creates them.
 
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -9,9 +10,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** From build/test/support. */
+/** Relative to `build/test/support`. */
 const DEFAULT_BINARY = fileURLToPath(new URL("../../../../../target/debug/bluetick", import.meta.url));
+/** Upper bound on the start of the server. */
 const STARTS_WITHIN_MS = 30_000;
+/** Settings without rate limits. With limits, large tests would fail. */
 const NO_LIMITS = {
   BLUETICK_LIMITS__SENDS_PER_SECOND: "0",
   BLUETICK_LIMITS__REQUESTS_PER_SECOND: "0",
@@ -23,7 +26,7 @@ const NO_LIMITS = {
   BLUETICK_LIMITS__MEMBERS_ADDED_PER_USER_PER_HOUR: "0",
 };
 
-/** Those that run: a test that is ended from outside takes its servers with it. */
+/** The running servers. They end with the test process. */
 const running = new Set<ChildProcess>();
 process.once("exit", () => running.forEach((child) => child.kill("SIGKILL")));
 process.once("SIGTERM", () => process.exit(1));
@@ -52,9 +55,10 @@ export class Server {
 
   async #spawn(listen: string): Promise<void> {
     const binary = process.env["BLUETICK_BINARY"] ?? DEFAULT_BINARY;
-    if (!existsSync(binary)) throw new Error(`there is no server at ${binary}: build it (cargo build -p bluetick) or set BLUETICK_BINARY`);
+    if (!existsSync(binary)) throw new Error(`no server binary at ${binary}: build it (cargo build -p bluetick) or set BLUETICK_BINARY`);
     const child = spawn(binary, ["serve", "--listen", listen, "--data-dir", this.directory], {
-      // Nothing of ours: every name that starts with BLUETICK_ is a setting to it.
+      // The server reads every variable that starts with `BLUETICK_` as a setting, so pass no
+      // others.
       env: { PATH: process.env["PATH"], ...NO_LIMITS, ...this.#settings },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -77,12 +81,12 @@ export class Server {
     this.url = await found;
   }
 
-  /** As a power cut would end it. */
+  /** Kills the server, like a power failure. */
   async kill(): Promise<void> {
     await this.#end("SIGKILL");
   }
 
-  /** As an operator ends it: clients are told to come back. */
+  /** Ends the server gracefully, like an operator: clients get a reconnect delay. */
   async terminate(): Promise<void> {
     await this.#end("SIGTERM");
   }
@@ -96,7 +100,7 @@ export class Server {
     await ended;
   }
 
-  /** Again, at the same address and with the same data. */
+  /** Starts the server again on the same address with the same data. */
   async startAgain(): Promise<void> {
     await this.#spawn(new URL(this.url).host);
   }

@@ -10,7 +10,6 @@ mod counters;
 mod patience;
 mod read;
 mod scan;
-mod settings;
 pub mod tables;
 mod trouble;
 mod write;
@@ -19,9 +18,9 @@ use async_trait::async_trait;
 
 use super::{Item, Key, Only, Query, Rows, RowsCounts, RowsError, Scanned, Slice, Table, Written};
 
+pub use bluetick_fleet_settings::DynamoSettings;
 pub use connection::Connection;
 pub use counters::{Operation, RequestCounts};
-pub use settings::DynamoSettings;
 
 #[derive(Clone)]
 pub struct DynamoRows {

@@ -20,7 +20,7 @@ use super::TablesError;
 
 /// Largest file, in bytes, that is checked at every start. A larger file would delay the start too
 /// much; `bluetick check` checks it.
-const LOOK_AT_START_BYTES: u64 = 256 << 20;
+const VERIFY_AT_OPEN_BYTES: u64 = 256 << 20;
 
 /// A deviation from what the engine writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,19 +36,19 @@ pub struct PageCount {
     pub free: u64,
 }
 
-/// Checks a file of at most [`LOOK_AT_START_BYTES`] before the engine opens it. Errors with the
+/// Checks a file of at most [`VERIFY_AT_OPEN_BYTES`] before the engine opens it. Errors with the
 /// first finding. Accepts a missing or larger file.
-pub(super) fn look_at_start(directory: &Path) -> Result<(), TablesError> {
+pub(super) fn verify_at_open(directory: &Path) -> Result<(), TablesError> {
     let path = directory.join("data.mdb");
     let io = |error| TablesError::Io { path: path.clone(), error };
     match path.metadata() {
-        Ok(metadata) if metadata.len() > LOOK_AT_START_BYTES => return Ok(()),
+        Ok(metadata) if metadata.len() > VERIFY_AT_OPEN_BYTES => return Ok(()),
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(io(error)),
     }
     let mut first = None;
-    let ended = look(&path, &mut |finding| {
+    let ended = verify(&path, &mut |finding| {
         first.get_or_insert(finding);
         false
     });
@@ -59,8 +59,8 @@ pub(super) fn look_at_start(directory: &Path) -> Result<(), TablesError> {
     }
 }
 
-/// Checks the file and passes each finding to `tell`, until `tell` returns `false`.
-pub fn look(path: &Path, tell: &mut dyn FnMut(PageFinding) -> bool) -> io::Result<PageCount> {
+/// Checks the file and passes each finding to `report`, until `report` returns `false`.
+pub fn verify(path: &Path, report: &mut dyn FnMut(PageFinding) -> bool) -> io::Result<PageCount> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
     if length == 0 {
@@ -69,13 +69,21 @@ pub fn look(path: &Path, tell: &mut dyn FnMut(PageFinding) -> bool) -> io::Resul
     }
     // Pages are read in random order, so ask the kernel to load the file ahead.
     let _advice = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed);
-    let mut look =
-        Look { file, length, page_bytes: 0, last_page: 0, seen: Vec::new(), used: 0, tell, stopped: false };
-    look.whole()
+    let mut verify = PageCheck {
+        file,
+        length,
+        page_bytes: 0,
+        last_page: 0,
+        seen: Vec::new(),
+        used: 0,
+        report,
+        stopped: false,
+    };
+    verify.whole()
 }
 
 /// One run of the check.
-struct Look<'a> {
+struct PageCheck<'a> {
     file: File,
     length: u64,
     page_bytes: usize,
@@ -83,7 +91,7 @@ struct Look<'a> {
     /// One bit for each page that is referenced or free.
     seen: Vec<u64>,
     used: u64,
-    tell: &'a mut dyn FnMut(PageFinding) -> bool,
+    report: &'a mut dyn FnMut(PageFinding) -> bool,
     stopped: bool,
 }
 
@@ -96,7 +104,7 @@ enum Leaves {
 }
 
 #[derive(Default)]
-struct Counted {
+struct TreeCounts {
     branch: u64,
     leaf: u64,
     overflow: u64,
@@ -105,15 +113,15 @@ struct Counted {
 
 /// The table roots and free page lists found in a tree.
 #[derive(Default)]
-struct Found {
+struct TreeContents {
     tables: Vec<(String, u64, Tree)>,
     free: Vec<(u64, Vec<u8>)>,
 }
 
-impl Look<'_> {
+impl PageCheck<'_> {
     fn say(&mut self, offset: u64, what: impl Into<String>) {
         if !self.stopped {
-            self.stopped = !(self.tell)(PageFinding { offset, what: what.into() });
+            self.stopped = !(self.report)(PageFinding { offset, what: what.into() });
         }
     }
 
@@ -127,9 +135,13 @@ impl Look<'_> {
             self.say(self.length, what);
             self.last_page = pages - 1;
         }
-        self.seen = vec![0; usize::try_from(self.last_page / 64 + 1).expect("a file's pages can be counted")];
+        self.seen = vec![
+            0;
+            usize::try_from(self.last_page / 64 + 1)
+                .expect("the page count of an existing file fits into memory")
+        ];
         self.mark(0, 2);
-        let mut found = Found::default();
+        let mut found = TreeContents::default();
         self.tree("the list of tables", meta.main, Leaves::Tables, &mut found)?;
         for (name, offset, tree) in std::mem::take(&mut found.tables) {
             if tree.flags != 0 {
@@ -222,8 +234,8 @@ impl Look<'_> {
     }
 
     /// Checks all pages of one tree, then its page and entry counts.
-    fn tree(&mut self, name: &str, tree: Tree, leaves: Leaves, found: &mut Found) -> io::Result<()> {
-        let mut counted = Counted::default();
+    fn tree(&mut self, name: &str, tree: Tree, leaves: Leaves, found: &mut TreeContents) -> io::Result<()> {
+        let mut counted = TreeCounts::default();
         if tree.root != NO_PAGE {
             // Pages still to check: page, referring page, depth, and the bounds of its keys.
             type Bound = Option<Vec<u8>>;
@@ -270,7 +282,7 @@ impl Look<'_> {
         }
         let said = (tree.branch_pages, tree.leaf_pages, tree.overflow_pages, tree.entries);
         if said != (counted.branch, counted.leaf, counted.overflow, counted.entries) {
-            let Counted { leaf, entries, .. } = counted;
+            let TreeCounts { leaf, entries, .. } = counted;
             let what = format!(
                 "{name}: its record says {} entries on {} pages, and {entries} on {leaf} were found",
                 tree.entries, tree.leaf_pages
@@ -286,8 +298,8 @@ impl Look<'_> {
         page: u64,
         nodes: &[Node<'_>],
         leaves: Leaves,
-        counted: &mut Counted,
-        found: &mut Found,
+        counted: &mut TreeCounts,
+        found: &mut TreeContents,
     ) -> io::Result<()> {
         let offset = self.offset_of(page);
         for node in nodes {

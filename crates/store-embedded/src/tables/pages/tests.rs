@@ -37,7 +37,7 @@ fn tables() -> tempfile::TempDir {
 
 fn findings(path: &Path) -> Vec<PageFinding> {
     let mut all = Vec::new();
-    look(path, &mut |finding| {
+    verify(path, &mut |finding| {
         all.push(finding);
         true
     })
@@ -46,24 +46,24 @@ fn findings(path: &Path) -> Vec<PageFinding> {
 }
 
 #[test]
-fn sound_tables_are_sound() {
+fn check_of_sound_tables_finds_nothing() {
     let directory = tables();
     let path = directory.path().join("data.mdb");
     assert_eq!(findings(&path), []);
-    let count = look(&path, &mut |_| true).unwrap();
+    let count = verify(&path, &mut |_| true).unwrap();
     assert!(count.used > 50 && count.free > 0, "{count:?}");
-    assert!(look_at_start(directory.path()).is_ok());
+    assert!(verify_at_open(directory.path()).is_ok());
 }
 
 /// A flipped bit either yields a finding or changes only the content of a row.
 #[test]
-fn a_flipped_bit_is_told_or_changes_a_row_only_never_which_pages_there_are() {
+fn flipped_bit_is_reported_or_changes_only_a_row() {
     let directory = tables();
     let path = directory.path().join("data.mdb");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     let length = file.metadata().unwrap().len();
     let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
-    let (mut told, mut by_kind) = (0, BTreeMap::<String, u32>::new());
+    let (mut reported, mut by_kind) = (0, BTreeMap::<String, u32>::new());
     for _ in 0..3_000 {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let (offset, bit) = ((seed >> 20) % length, (seed >> 8) % 8);
@@ -72,19 +72,19 @@ fn a_flipped_bit_is_told_or_changes_a_row_only_never_which_pages_there_are() {
         file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
         // The check must end without a panic.
         if let Some(first) = findings(&path).first() {
-            told += 1;
+            reported += 1;
             let kind: String = first.what.chars().filter(|c| !c.is_ascii_digit()).collect();
             *by_kind.entry(kind).or_default() += 1;
         }
         file.write_all_at(&byte, offset).unwrap();
     }
-    println!("{told} of 3000: {by_kind:#?}");
-    assert!(told > 100, "hardly anything was told: {told}");
+    println!("{reported} of 3000: {by_kind:#?}");
+    assert!(reported > 100, "hardly anything was told: {reported}");
     assert_eq!(findings(&path), []);
 }
 
 #[test]
-fn a_root_that_is_damaged_in_any_bit_that_matters_is_told() {
+fn every_relevant_bit_flip_in_a_root_is_reported() {
     let directory = tables();
     let path = directory.path().join("data.mdb");
     let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();

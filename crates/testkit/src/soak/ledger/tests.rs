@@ -62,21 +62,21 @@ impl World {
 }
 
 #[test]
-fn the_truth_is_no_breach_and_costs_eight_bytes_a_message() {
+fn correct_history_has_no_violation_and_costs_eight_bytes_a_message() {
     let world = World::new();
     assert_eq!(world.verdict(), Ok(6));
     assert!(world.ledger.bytes() <= 8 * 8, "{}", world.ledger.bytes());
 }
 
 #[test]
-fn an_acknowledged_message_that_is_gone_is_missed() {
+fn record_finds_a_lost_acknowledged_message() {
     let mut world = World::new();
     world.stored.pop();
     assert_eq!(world.verdict(), Err(Breach::Lost { seq: 6, head: 5 }));
 }
 
 #[test]
-fn a_message_acknowledged_and_never_shown_is_missed_too() {
+fn record_finds_an_acknowledged_message_that_was_never_shown() {
     let world = World::new();
     let name = world.ledger.attempt(&world.room, ALICE);
     world.ledger.acknowledged(&world.room, name, 7).unwrap();
@@ -84,7 +84,7 @@ fn a_message_acknowledged_and_never_shown_is_missed_too() {
 }
 
 #[test]
-fn a_message_stored_twice_is_noticed() {
+fn record_finds_a_message_stored_twice() {
     let mut world = World::new();
     world.stored.push(world.stored[5]);
     let expected = Breach::NotNext { seq: 7, writer: BOB, expected: 4, found: 3 };
@@ -92,7 +92,7 @@ fn a_message_stored_twice_is_noticed() {
 }
 
 #[test]
-fn a_place_that_holds_something_else_than_was_shown_is_noticed() {
+fn record_finds_a_seq_with_other_content_than_shown() {
     let mut world = World::new();
     world.stored.swap(0, 1);
     let (before, now) = (Some(world.stored[1]), Some(world.stored[0]));
@@ -100,7 +100,7 @@ fn a_place_that_holds_something_else_than_was_shown_is_noticed() {
 }
 
 #[test]
-fn a_later_message_before_an_earlier_one_of_the_same_writer_is_noticed() {
+fn record_finds_reordered_messages_of_one_sender() {
     let mut world = World::new();
     let (first, second) =
         (world.ledger.attempt(&world.room, ALICE), world.ledger.attempt(&world.room, ALICE));
@@ -110,7 +110,7 @@ fn a_later_message_before_an_earlier_one_of_the_same_writer_is_noticed() {
 }
 
 #[test]
-fn what_nobody_sent_and_what_was_changed_on_the_way_are_noticed() {
+fn record_finds_unsent_and_changed_messages() {
     let world = World::new();
     let never_sent = MessageName { writer: BOB, number: 4 };
     assert!(matches!(world.show(7, never_sent), Err(Breach::Invented { seq: 7, .. })));
@@ -125,7 +125,7 @@ fn what_nobody_sent_and_what_was_changed_on_the_way_are_noticed() {
 }
 
 #[test]
-fn a_hole_in_the_history_is_noticed() {
+fn record_finds_a_gap_in_the_history() {
     let world = World::new();
     let mut reader = world.ledger.reader(world.room.clone());
     let (message_id, content) = (world.stored[1].id(), world.stored[1].content());
@@ -135,14 +135,14 @@ fn a_hole_in_the_history_is_noticed() {
 }
 
 #[test]
-fn unread_is_what_others_wrote_above_what_is_read() {
+fn unread_counts_messages_of_others_above_the_read_seq() {
     let world = World::new();
     let unread = |writer, read| world.ledger.unread(&(world.room.clone(), user(writer)), read);
     assert_eq!((unread(ALICE, 0), unread(ALICE, 3), unread(BOB, 5), unread(BOB, 4)), (3, 2, 0, 1));
 }
 
 #[test]
-fn ticks_lie_between_what_was_told_and_what_was_said() {
+fn ticks_lie_between_published_and_claimed() {
     let world = World::new();
     let claim = ReadState { delivered: 6, read: 6 };
     world.ledger.claim(&world.room, &user(ALICE), claim);
@@ -153,7 +153,7 @@ fn ticks_lie_between_what_was_told_and_what_was_said() {
 }
 
 #[test]
-fn an_id_has_one_spelling() {
+fn message_id_has_one_spelling() {
     for id in ["w1n2", "w0n1"] {
         assert_eq!(MessageName::of_id(id).unwrap().id(), id);
     }

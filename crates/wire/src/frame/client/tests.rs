@@ -29,14 +29,14 @@ const USUAL: [&str; 8] = [
 ];
 
 #[test]
-fn what_clients_usually_write_is_read_in_one_pass() {
+fn common_client_frames_are_read_by_the_fast_scanner() {
     for text in USUAL {
         assert!(reads_the_same(text), "{text}");
     }
 }
 
 #[test]
-fn what_is_written_in_another_way_or_is_wrong_is_left_to_the_reader_that_explains() {
+fn unusual_or_invalid_frames_fall_back_to_the_explaining_parser() {
     for text in [
         "",
         "{",
@@ -89,7 +89,7 @@ fn what_is_written_in_another_way_or_is_wrong_is_left_to_the_reader_that_explain
 
 proptest! {
     #[test]
-    fn a_usual_frame_with_something_changed_means_the_same_to_both_readers(
+    fn mutated_frames_parse_equally_in_scanner_and_parser(
         which in prop::sample::select(USUAL.as_slice()),
         changes in prop::collection::vec(
             (any::<prop::sample::Index>(), 0..3usize, prop_oneof![
@@ -111,7 +111,7 @@ proptest! {
     }
 
     #[test]
-    fn any_content_means_the_same_to_both_readers(content in "(?s)(.|[\\x00-\\x7f]|[\"\\\\]){0,40}", escape: bool) {
+    fn any_content_parses_equally_in_scanner_and_parser(content in "(?s)(.|[\\x00-\\x7f]|[\"\\\\]){0,40}", escape: bool) {
         let content = if escape { serde_json::to_string(&content).unwrap() } else { format!("\"{content}\"") };
         let text = format!(r#"{{"type":"send","conversation_id":"c","message_id":"m","content":{content}}}"#);
         prop_assert!(reads_the_same(&text) || !escape);

@@ -1,0 +1,105 @@
+//! Section `[store.dynamodb]`: which engine, which tables, how long to try.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Keys are no settings: they come from the environment, a profile, a web identity, or the role of
+/// the container or the machine, wherever Amazon's own tools look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DynamoSettings {
+    /// An engine other than Amazon's, with its scheme; `http://` is taken at its word.
+    pub endpoint: Option<String>,
+    /// Where the tables are; what the environment or the profile says when not given.
+    pub region: Option<String>,
+    /// What the name of every table starts with.
+    pub table_prefix: String,
+    /// How long one request is tried, all its attempts together.
+    pub deadline_ms: u64,
+    /// How long one attempt may take.
+    pub attempt_timeout_ms: u64,
+    /// How many requests are under way at most; others wait, inside their deadline.
+    pub requests_at_once: usize,
+}
+
+impl Default for DynamoSettings {
+    fn default() -> Self {
+        DynamoSettings {
+            endpoint: None,
+            region: None,
+            table_prefix: "bluetick_".to_owned(),
+            deadline_ms: 5000,
+            attempt_timeout_ms: 1000,
+            requests_at_once: 256,
+        }
+    }
+}
+
+/// With the longest name behind it a table's name stays below the 255 characters there are.
+const MAX_PREFIX_LENGTH: usize = 200;
+const MAX_DEADLINE_MS: u64 = 600_000;
+const MAX_REQUESTS_AT_ONCE: usize = 10_000;
+
+impl DynamoSettings {
+    pub fn deadline(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms)
+    }
+
+    pub fn attempt_timeout(&self) -> Duration {
+        Duration::from_millis(self.attempt_timeout_ms)
+    }
+
+    /// What is wrong with the settings, in a sentence.
+    pub fn problem(&self) -> Option<String> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if self.table_prefix.len() > MAX_PREFIX_LENGTH || !self.table_prefix.chars().all(is_plain) {
+            return Some(format!(
+                "store.dynamodb.table_prefix must be at most {MAX_PREFIX_LENGTH} letters, digits, or _ - ."
+            ));
+        }
+        if !(1..=MAX_DEADLINE_MS).contains(&self.deadline_ms) {
+            return Some(format!("store.dynamodb.deadline_ms must be 1 to {MAX_DEADLINE_MS}"));
+        }
+        if !(1..=self.deadline_ms).contains(&self.attempt_timeout_ms) {
+            return Some(
+                "store.dynamodb.attempt_timeout_ms must be 1 to store.dynamodb.deadline_ms".to_owned(),
+            );
+        }
+        if !(1..=MAX_REQUESTS_AT_ONCE).contains(&self.requests_at_once) {
+            return Some(format!("store.dynamodb.requests_at_once must be 1 to {MAX_REQUESTS_AT_ONCE}"));
+        }
+        let is_url = |endpoint: &String| endpoint.starts_with("http://") || endpoint.starts_with("https://");
+        if self.endpoint.as_ref().is_some_and(|endpoint| !is_url(endpoint)) {
+            return Some("store.dynamodb.endpoint must begin with https:// or http://".to_owned());
+        }
+        if self.region.as_ref().is_some_and(|region| region.is_empty() || !region.chars().all(is_plain)) {
+            return Some("store.dynamodb.region must be a name such as eu-central-1".to_owned());
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_have_no_problem_and_each_wrong_value_is_named() {
+        assert_eq!(DynamoSettings::default().problem(), None);
+        type Change = fn(&mut DynamoSettings);
+        let wrong: [(&str, Change); 6] = [
+            ("table_prefix", |settings| settings.table_prefix = "chat/".to_owned()),
+            ("deadline_ms", |settings| settings.deadline_ms = 0),
+            ("attempt_timeout_ms", |settings| settings.attempt_timeout_ms = 5001),
+            ("requests_at_once", |settings| settings.requests_at_once = 0),
+            ("endpoint", |settings| settings.endpoint = Some("localhost:8000".to_owned())),
+            ("region", |settings| settings.region = Some(String::new())),
+        ];
+        for (name, change) in wrong {
+            let mut settings = DynamoSettings::default();
+            change(&mut settings);
+            assert!(settings.problem().is_some_and(|sentence| sentence.contains(name)), "{name}");
+        }
+    }
+}
