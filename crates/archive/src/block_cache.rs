@@ -38,11 +38,11 @@ const TYPICAL_BYTES: u64 = 32 << 10;
 
 /// The block cache.
 pub(crate) struct BlockCache {
-    shared: Arc<Held>,
+    shared: Arc<CacheState>,
 }
 
 /// The state that fetches in progress share with the cache.
-struct Held {
+struct CacheState {
     cache: Cache<Key, Arc<Block>, Bytes>,
     /// Fetches in progress. The references are weak, so that a fetch without readers is dropped.
     flights: Mutex<Flights>,
@@ -69,7 +69,7 @@ impl BlockCache {
             .expect("all that is needed is given");
         let cache =
             Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
-        BlockCache { shared: Arc::new(Held { cache, flights: Mutex::default() }) }
+        BlockCache { shared: Arc::new(CacheState { cache, flights: Mutex::default() }) }
     }
 
     /// Returns the block, and whether it came from the cache or a fetch in progress. Otherwise runs
@@ -113,7 +113,7 @@ enum Boarded {
     Started(Shared<Flight>),
 }
 
-impl Held {
+impl CacheState {
     fn flights(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -130,10 +130,10 @@ impl Held {
         }
         let number = flights.next;
         flights.next += 1;
-        let seat = Seat { held: Arc::clone(self), key, number };
+        let entry = FlightEntry { state: Arc::clone(self), key, number };
         let flight = async move {
             let answer = fetch.await;
-            seat.land(&answer);
+            entry.land(&answer);
             answer
         };
         let flight = flight.boxed().shared();
@@ -145,20 +145,20 @@ impl Held {
 }
 
 /// The entry of a fetch in progress. Dropping it removes the entry, also if all readers have gone.
-struct Seat {
-    held: Arc<Held>,
+struct FlightEntry {
+    state: Arc<CacheState>,
     key: Key,
     number: u64,
 }
 
-impl Seat {
+impl FlightEntry {
     /// Caches the result, unless the segment was evicted during the fetch.
     fn land(&self, answer: &Answer) {
-        let mut flights = self.held.flights();
+        let mut flights = self.state.flights();
         if self.is_listed(&flights) {
             flights.under_way.remove(&self.key);
             if let Ok(block) = answer {
-                self.held.cache.insert(self.key, Arc::clone(block));
+                self.state.cache.insert(self.key, Arc::clone(block));
             }
         }
     }
@@ -169,9 +169,9 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for FlightEntry {
     fn drop(&mut self) {
-        let mut flights = self.held.flights();
+        let mut flights = self.state.flights();
         if self.is_listed(&flights) {
             flights.under_way.remove(&self.key);
         }

@@ -9,7 +9,8 @@ use object_store::client::HttpError;
 use thiserror::Error;
 
 /// An error of the object archive. Only [`Missing`](ObjectArchiveError::Missing) and
-/// [`Damaged`](ObjectArchiveError::Damaged) are about the object; after the others a retry may succeed.
+/// [`Damaged`](ObjectArchiveError::Damaged) are about the object; after the others a retry may
+/// succeed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ObjectArchiveError {
     /// The object store answered that the object does not exist.
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_s3_repeats_of_the_request_is_not_told() {
+    fn error_text_omits_request_fields_that_s3_repeats() {
         let error = generic(
             "Server returned non-2xx status code: 403 Forbidden: <?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch\
              </Code><AWSAccessKeyId>AKIA</AWSAccessKeyId><CanonicalRequest>x-amz-security-token:tell-nobody</CanonicalRequest></Error>",
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_is_told_by_its_status() {
+    fn response_without_body_is_reported_by_its_status() {
         assert_eq!(
             in_words(&generic("Server returned non-2xx status code: 503 Service Unavailable: ")),
             "it answered 503 Service Unavailable"

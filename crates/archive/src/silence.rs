@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_only_one_asks_and_its_success_lets_everybody_in() {
+    async fn after_failure_one_request_probes_and_its_success_admits_all() {
         let silence = Silence::new(Duration::from_secs(3_600));
         assert_eq!(silence.ask(down()).await, down().await);
         let refused = silence.ask(async { Ok::<(), ObjectArchiveError>(()) }).await;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_one_waits_for_long_others_are_told_at_once() {
+    async fn requests_fail_at_once_while_a_probe_hangs() {
         let silence = std::sync::Arc::new(Silence::new(Duration::from_secs(3_600)));
         let waiting = std::sync::Arc::clone(&silence);
         let slow = tokio::spawn(async move {

@@ -9,13 +9,13 @@ use std::collections::HashSet;
 use bluetick_archive::object_store::ObjectStoreExt;
 use bluetick_archive::{ObjectArchiveError, Put, SegmentName, segment};
 use bluetick_testkit::s3::S3Kind;
-use common::{Place, STORE, segment_of};
+use common::{STORE, TestArchive, segment_of};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 const MARKER: &str = "74686573746f7265/ARCHIVE.txt";
 
-async fn everything_holds(place: &Place) {
+async fn everything_holds(place: &TestArchive) {
     what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place).await;
     what_is_put_again_is_found_and_what_differs_is_replaced(place).await;
     every_block_is_read_by_itself(place).await;
@@ -31,25 +31,25 @@ async fn everything_holds(place: &Place) {
 
 #[tokio::test]
 async fn everything_holds_in_memory() {
-    everything_holds(&Place::memory()).await;
+    everything_holds(&TestArchive::memory()).await;
 }
 
 #[tokio::test]
 async fn everything_holds_in_a_directory() {
-    everything_holds(&Place::directory()).await;
+    everything_holds(&TestArchive::directory()).await;
 }
 
 #[tokio::test]
 async fn everything_holds_on_s3s_fs() {
-    everything_holds(&Place::s3(S3Kind::S3sFs).await).await;
+    everything_holds(&TestArchive::s3(S3Kind::S3sFs).await).await;
 }
 
 #[tokio::test]
 async fn everything_holds_on_ministack() {
-    everything_holds(&Place::s3(S3Kind::Ministack).await).await;
+    everything_holds(&TestArchive::s3(S3Kind::Ministack).await).await;
 }
 
-fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, ObjectArchiveError>, place: &Place) {
+fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, ObjectArchiveError>, place: &TestArchive) {
     match answer {
         Err(ObjectArchiveError::Unavailable(why)) => {
             let sentence = format!(
@@ -62,7 +62,7 @@ fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, ObjectArchiveError>,
     }
 }
 
-async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &Place) {
+async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &TestArchive) {
     let (name, sealed, _) = segment_of(1);
     assert_wrong_place(place.object_archive.must_hold(STORE).await, place);
     assert_wrong_place(place.object_archive.segment(&name).await, place);
@@ -78,7 +78,7 @@ async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &Plac
 }
 
 /// As it is when another directory is mounted under a server that runs.
-async fn what_is_missing_beside_no_marker_is_not_lost(place: &Place) {
+async fn what_is_missing_beside_no_marker_is_not_lost(place: &TestArchive) {
     let (name, sealed, _) = segment_of(30);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let gone = segment_of(31).0;
@@ -103,7 +103,7 @@ async fn what_is_missing_beside_no_marker_is_not_lost(place: &Place) {
     assert!(is_missing(&place.object_archive.segment(&gone).await));
 }
 
-async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &Place) {
+async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &TestArchive) {
     let object_archive = &place.object_archive;
     let (name, sealed, _) = segment_of(1);
     assert_eq!(object_archive.put(&name, sealed.bytes.clone()).await, Ok(Put::New));
@@ -113,7 +113,7 @@ async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &Place) 
     assert_eq!(object_archive.segment(&name).await, Ok(sealed.bytes));
 }
 
-async fn every_block_is_read_by_itself(place: &Place) {
+async fn every_block_is_read_by_itself(place: &TestArchive) {
     let (name, sealed, records) = segment_of(2);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let before = place.object_archive.counters();
@@ -134,17 +134,18 @@ async fn every_block_is_read_by_itself(place: &Place) {
     assert_eq!((opened.name, opened.records().count()), (name, 30));
 }
 
-async fn a_segment_that_is_not_there_is_missing(place: &Place) {
+async fn a_segment_that_is_not_there_is_missing(place: &TestArchive) {
     let (name, sealed, _) = segment_of(3);
     let missing = ObjectArchiveError::Missing { name: name.to_string() };
     assert_eq!(place.object_archive.block(&name, sealed.blocks[0]).await.err(), Some(missing.clone()));
     assert_eq!(place.object_archive.segment(&name).await.err(), Some(missing));
 }
 
-async fn a_segment_cut_short_is_damaged(place: &Place) {
+async fn a_segment_cut_short_is_damaged(place: &TestArchive) {
     let (name, sealed, _) = segment_of(4);
     let second = sealed.blocks[1];
-    // In the middle of the second block: the first is whole, the second short, the third beyond the end.
+    // In the middle of the second block: the first is whole, the second short, the third beyond the
+    // end.
     let cut = usize::try_from(second.offset).unwrap() + 7;
     place.spoil(&name.to_string(), sealed.bytes[..cut].to_vec()).await;
     assert!(place.object_archive.block(&name, sealed.blocks[0]).await.is_ok());
@@ -157,7 +158,7 @@ async fn a_segment_cut_short_is_damaged(place: &Place) {
     assert!(matches!(read, Err(ObjectArchiveError::Damaged { .. })), "an empty object: {read:?}");
 }
 
-async fn a_flipped_bit_damages_its_block_and_no_other(place: &Place) {
+async fn a_flipped_bit_damages_its_block_and_no_other(place: &TestArchive) {
     let (name, sealed, _) = segment_of(5);
     let mut damaged = sealed.bytes.to_vec();
     damaged[usize::try_from(sealed.blocks[1].offset).unwrap() + 3] ^= 1;
@@ -169,12 +170,12 @@ async fn a_flipped_bit_damages_its_block_and_no_other(place: &Place) {
     assert_eq!(place.object_archive.counters().damaged - before, 1);
 }
 
-async fn list(place: &Place, conversation: Option<SegmentName>) -> HashSet<(SegmentName, u64)> {
+async fn list(place: &TestArchive, conversation: Option<SegmentName>) -> HashSet<(SegmentName, u64)> {
     let listed = place.object_archive.list(STORE, conversation.map(|name| name.conversation));
     listed.map(|entry| entry.unwrap()).collect().await
 }
 
-async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &Place) {
+async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &TestArchive) {
     let (name, sealed, _) = segment_of(6);
     let (other, other_sealed, _) = segment_of(7);
     let later = SegmentName { revision: 1, ..name };
@@ -207,7 +208,7 @@ async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &Place) {
     }
 }
 
-async fn what_is_deleted_is_gone_from_memory_too(place: &Place) {
+async fn what_is_deleted_is_gone_from_memory_too(place: &TestArchive) {
     let (name, sealed, _) = segment_of(8);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
@@ -218,7 +219,7 @@ async fn what_is_deleted_is_gone_from_memory_too(place: &Place) {
     assert_eq!(list(place, Some(name)).await, HashSet::new());
 }
 
-async fn a_hundred_readers_cause_one_fetch(place: &Place) {
+async fn a_hundred_readers_cause_one_fetch(place: &TestArchive) {
     let (name, sealed, _) = segment_of(9);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let before = place.object_archive.counters();
@@ -230,7 +231,7 @@ async fn a_hundred_readers_cause_one_fetch(place: &Place) {
     assert_eq!(after.from_memory - before.from_memory, 99);
 }
 
-async fn of_many_who_put_the_same_one_is_the_first(place: &Place) {
+async fn of_many_who_put_the_same_one_is_the_first(place: &TestArchive) {
     for group in 20..25 {
         let (name, sealed, _) = segment_of(group);
         let puts = join_all((0..8).map(|_| {

@@ -1,4 +1,5 @@
-//! An object store that is down, slow, full, closed to us or not there: told as such, soon, and without secrets.
+//! An object store that is down, slow, full, closed to us or not there: told as such, soon, and
+//! without secrets.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, Put, SegmentName};
 use bluetick_testkit::s3::{S3Kind, S3Server};
-use common::{Place, STORE, archive_at, in_directory, segment_of, settings_for};
+use common::{STORE, TestArchive, archive_at, in_directory, segment_of, settings_for};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tempfile::TempDir;
@@ -103,7 +104,7 @@ async fn a_store_that_never_answers_is_given_up_in_time() {
 
 #[tokio::test]
 async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
-    let place = Place::s3(S3Kind::S3sFs).await;
+    let place = TestArchive::s3(S3Kind::S3sFs).await;
     let (name, sealed, _) = segment_of(1);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let server = place.server.as_ref().unwrap();
@@ -129,7 +130,7 @@ async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_tls_is_told() {
+async fn server_without_tls_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
     let rude = tokio::spawn(async move {
@@ -145,7 +146,7 @@ async fn a_server_that_does_not_speak_tls_is_told() {
 }
 
 #[tokio::test]
-async fn wrong_keys_are_told_by_the_code_of_the_answer() {
+async fn wrong_keys_are_reported_with_the_code_of_the_response() {
     let server = S3Server::start(S3Kind::S3sFs).await;
     let [(_, id), _] = server.credentials();
     let said = nothing_works_now(&open(&settings_for(&server), id, "the-secret")).await;
@@ -167,7 +168,7 @@ async fn a_bucket_that_is_not_there_has_lost_nothing() {
 
 #[tokio::test]
 async fn a_server_that_comes_back_is_used_again() {
-    let mut place = Place::s3(S3Kind::S3sFs).await;
+    let mut place = TestArchive::s3(S3Kind::S3sFs).await;
     let (name, sealed, _) = segment_of(1);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let held = place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
@@ -259,7 +260,7 @@ async fn a_full_or_read_only_disk_refuses_and_nothing_half_written_is_left() {
 
 #[tokio::test]
 async fn a_directory_that_is_not_mounted_has_lost_nothing() {
-    let place = Place::directory();
+    let place = TestArchive::directory();
     let (name, sealed, _) = segment_of(1);
     place.object_archive.put(&name, sealed.bytes).await.unwrap();
     std::fs::remove_dir_all(place.directory.as_ref().unwrap().path().join("archive")).unwrap();
@@ -279,7 +280,7 @@ async fn where_no_key_was_given_that_is_said() {
 
 #[tokio::test]
 async fn what_a_crash_left_of_a_put_is_swept() {
-    let place = Place::directory();
+    let place = TestArchive::directory();
     let (name, sealed, _) = segment_of(1);
     let (other, other_sealed, _) = segment_of(2);
     for (name, sealed) in [(name, &sealed), (other, &other_sealed)] {
@@ -306,7 +307,7 @@ async fn what_a_crash_left_of_a_put_is_swept() {
 }
 
 #[tokio::test]
-async fn places_are_told_in_words() {
+async fn location_is_reported_in_words() {
     let data_dir = tempfile::tempdir().unwrap();
     let real = data_dir.path().canonicalize().unwrap();
     let place = |settings: ArchiveSettings| {

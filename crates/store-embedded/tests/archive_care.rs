@@ -1,4 +1,5 @@
-//! What the archive must not do on the way: cost more than it brings, hold readers up, or take what others still need.
+//! Side effects of archive jobs: jobs save more than they cost, never block readers, and keep
+//! objects that are in use.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -150,7 +151,8 @@ async fn what_is_hot_is_erased_everywhere_while_the_object_store_is_down() {
     assert_eq!(left, 0, "nothing of it ever was in the archive");
 }
 
-/// Readers may hold what others wait for who hold the tables. However long that takes, the tables are written anew.
+/// Readers may hold what others wait for who hold the tables. However long that takes, the tables
+/// are written anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_tables_are_swapped_under_readers_of_all_kinds() {
     let (kit, _objects) = Kit::in_memory(ArchiveSettings { age_seconds: 1_000_000, ..eager() });

@@ -1,4 +1,4 @@
-//! Objects that are damaged, short, gone, or somebody else's: those messages are lost, and nothing else is.
+//! Damaged, truncated, missing and foreign objects: their messages are lost, all others stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -45,7 +45,7 @@ fn assert_only_lost(after: &[Message], before: &[Message], lost: std::ops::Range
     assert_eq!(after.len(), before.len());
 }
 
-/// Whatever is wrong with the second segment.
+/// The damage to the second segment.
 async fn is_lost_and_told_of(
     kit: &Kit,
     objects: &InMemory,

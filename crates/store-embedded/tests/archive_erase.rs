@@ -95,7 +95,7 @@ fn assert_erased(after: &[Message], before: &[Message], goes: impl Fn(&Message) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_was_read_before_is_not_told_again_after_an_erasure() {
+async fn page_cached_before_an_erasure_is_not_returned_after_it() {
     let (kit, _objects) = Kit::in_memory(eager());
     let id = group(&*kit.store, 3, "alice", &["bob"]).await;
     let other = group(&*kit.store, 4, "alice", &["bob"]).await;
@@ -111,7 +111,7 @@ async fn a_page_that_was_read_before_is_not_told_again_after_an_erasure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_erased_hot_and_cold_and_nobody_finds_a_word_of_it() {
+async fn erased_conversation_leaves_no_content_in_hot_and_cold_rows() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = group(&*kit.store, 3, "alice", &["bob", "carol"]).await;
     kit.send_many(id, "alice", numbered("xyzzy cold", 1..=150)).await;

@@ -34,9 +34,9 @@ async fn kept_hot(kit: &Kit) -> u64 {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<(Stage, u64, u64)>>);
+struct RecordedProgress(Mutex<Vec<(Stage, u64, u64)>>);
 
-impl Progress for Told {
+impl Progress for RecordedProgress {
     fn advanced(&self, stage: Stage, done: u64, total: u64) {
         self.0.lock().unwrap().push((stage, done, total));
     }
@@ -49,7 +49,7 @@ async fn everything_comes_back_stays_and_needs_the_archive_no_more() {
     for id in &ids {
         before.push(history(&*kit.store, *id, "alice").await);
     }
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedProgress::default());
     let report = kit.store.restore(None, Arc::clone(&told) as _).await.unwrap();
     assert_eq!((report.segments, report.messages), (6, 450));
     let expected: Vec<_> = (1..=6).map(|done| (Stage::Restoring, done, 6)).collect();

@@ -1,4 +1,4 @@
-//! An object store that does not answer, is full or forgets; an archive that was switched off; many readers at once.
+//! Object stores that hang, are full or lose objects; a disabled archive; many readers at once.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -83,7 +83,7 @@ async fn while_it_is_down_everything_hot_goes_on_and_pages_end_at_the_border() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_who_sends_or_reads_what_is_hot_waits_for_one_that_hangs() {
+async fn sends_and_hot_reads_do_not_wait_for_a_hanging_object_store() {
     let (kit, faulty, id) = half_cold(0).await;
     more_to_move(&kit).await;
     let kit = Arc::new(kit);

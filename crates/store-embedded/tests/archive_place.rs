@@ -1,5 +1,5 @@
-//! Settings that name another place than the one the segments lie in: nothing is taken for lost, nothing is put there,
-//! and all is well when they are right again.
+//! Settings that name another place than the one the segments lie in: nothing is taken for lost,
+//! nothing is put there, and all is well when they are right again.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 const SENTENCE: &str = "does not hold this store's archive";
 
-/// What is wrong with the place, as the job says it.
+/// The error of a job about the archive location.
 fn wrong_place<T: std::fmt::Debug>(outcome: Result<T, ArchiveError>) -> String {
     match outcome {
         Err(ArchiveError::Unavailable(why)) if why.contains(SENTENCE) => why,

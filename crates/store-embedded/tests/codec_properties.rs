@@ -1,5 +1,5 @@
-//! Properties of the encodings: events, rows and chunks round-trip, and keys sort in the order in which
-//! their table is read.
+//! Properties of the encodings: events, rows and chunks round-trip, and keys sort in the order in
+//! which their table is read.
 
 use bluetick_archive::{BlockRef, SegmentRef};
 use bluetick_core::inbox::{InboxKey, InboxSection};

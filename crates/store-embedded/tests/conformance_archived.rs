@@ -1,4 +1,4 @@
-//! The same suite, while everything is moved to the archive as soon as it is in the tables: nobody notices.
+//! The conformance suite passes while a job archives each message as soon as it is in the tables.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -51,7 +51,7 @@ impl Archived {
     }
 }
 
-/// Until the store closes. A run that fails for another reason ends the test, even where no case looks at it.
+/// Runs until the store closes. A run that fails for another reason ends the test.
 async fn archive_always(store: Arc<EmbeddedStore>) {
     let run = ArchiveRun { only: None, partial: true };
     loop {

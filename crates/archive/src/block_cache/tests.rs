@@ -1,3 +1,5 @@
+//! Tests of the block cache: shared fetches, failures, eviction during a fetch.
+
 use std::future::{pending, ready};
 
 use bluetick_core::{ConversationId, Seq};
@@ -63,7 +65,7 @@ async fn a_block_larger_than_the_memory_is_read_and_not_kept() {
 }
 
 #[tokio::test]
-async fn all_who_waited_are_told_of_a_failure_and_the_next_one_tries_again() {
+async fn failed_fetch_fails_all_waiting_readers_and_next_reader_fetches_again() {
     let blocks = BlockCache::new(1 << 20);
     let (at, block) = block_of(10);
     let (arrive, arrived) = oneshot::channel();
@@ -97,7 +99,7 @@ async fn a_reader_who_goes_away_takes_nothing_from_the_others() {
 }
 
 #[tokio::test]
-async fn a_fetch_nobody_waits_for_any_more_leaves_nothing_behind() {
+async fn fetch_without_readers_is_dropped_with_its_entry() {
     let blocks = BlockCache::new(1 << 20);
     let (at, block) = block_of(10);
     let mut first = Box::pin(blocks.get(name(0), at, pending()));

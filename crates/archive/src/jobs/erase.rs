@@ -18,7 +18,7 @@ use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, NoProgr
 use bytes::Bytes;
 
 use super::layout::lay_out_blocking;
-use super::port::{ArchiveRows, ArchiveStep, ErasureScope, Look, Reason, Salvaged, Visit};
+use super::port::{ArchiveRows, ArchiveStep, ErasureEffect, ErasureScope, Reason, Salvaged, Visit};
 use super::{Walk, is_damage, object_archive};
 use crate::{ObjectArchiveError, SegmentName};
 
@@ -248,9 +248,9 @@ async fn erase_in_segment<R: ArchiveRows>(
     erasure: &R::Erasure,
     report: &mut EraseReport,
 ) -> Result<(), ArchiveError> {
-    let segment = match rows.look(&old, erasure).await? {
-        Look::Unaffected => return Ok(()),
-        Look::NothingLeft { segment, messages } => {
+    let segment = match rows.erasure_effect(&old, erasure).await? {
+        ErasureEffect::Unaffected => return Ok(()),
+        ErasureEffect::NothingLeft { segment, messages } => {
             // The object keeps no content, so it is not read and may be damaged.
             object_archive(rows)?;
             rows.drop_content(&segment, bytes).await?;
@@ -258,9 +258,9 @@ async fn erase_in_segment<R: ArchiveRows>(
             report.messages += messages;
             segment
         }
-        Look::Rewrite { segment, messages } => {
-            // Treat unreadable content as lost: an erasure must not wait for a repair that may never
-            // happen.
+        ErasureEffect::Rewrite { segment, messages } => {
+            // Treat unreadable content as lost: an erasure must not wait for a repair that may
+            // never happen.
             let object = match object_archive(rows)?.segment(&old).await {
                 Ok(object) => object,
                 Err(ObjectArchiveError::Missing { .. } | ObjectArchiveError::Damaged { .. }) => Bytes::new(),

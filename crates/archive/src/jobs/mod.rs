@@ -30,8 +30,8 @@ use bluetick_core::ports::ArchiveError;
 use bytes::Bytes;
 pub use erase::erase;
 pub use port::{
-    ArchiveRows, ArchiveStep, ConversationPage, ErasureScope, Flip, Look, ObjectSize, Plan, PutBack, Reason,
-    Salvaged, Search, SegmentRows, Visit,
+    ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, Plan, PutBack,
+    Reason, Salvaged, Search, SegmentRows, Visit,
 };
 pub use restore::restore;
 use retention::expire;

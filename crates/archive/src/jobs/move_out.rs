@@ -61,8 +61,8 @@ pub(super) async fn move_out<R: ArchiveRows>(
     Ok(())
 }
 
-/// Moves all segments of a conversation that are due. Returns whether anything moved. Logs and skips
-/// a conversation with a damaged row.
+/// Moves all segments of a conversation that are due. Returns whether anything moved. Logs and
+/// skips a conversation with a damaged row.
 async fn move_conversation<R: ArchiveRows>(
     rows: &mut R,
     conversation: &R::Conversation,

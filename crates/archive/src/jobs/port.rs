@@ -118,7 +118,7 @@ pub struct Search<E> {
 }
 
 /// The effect of an erasure on one object.
-pub enum Look<S> {
+pub enum ErasureEffect<S> {
     Unaffected,
     /// No content of the object remains. `messages` of them lose their content when the caller
     /// drops it; messages that lost it before do not count.
@@ -196,8 +196,8 @@ pub trait ArchiveRows: Send {
     /// or `Busy` if the job must end. A test can stop the job at a named step.
     async fn proceed(&mut self, step: Option<ArchiveStep>) -> Result<(), ArchiveError>;
 
-    /// Puts an object. On return it is complete and durable. A request that was sent runs to its end
-    /// before the next job begins, or its name is never used again.
+    /// Puts an object. On return it is complete and durable. A request that was sent runs to its
+    /// end before the next job begins, or its name is never used again.
     async fn put(&mut self, name: SegmentName, object: Bytes) -> Result<(), ArchiveError>;
 
     /// Deletes an object. The caller has called [`retire`](ArchiveRows::retire) before. A request
@@ -331,9 +331,9 @@ pub trait ArchiveRows: Send {
     /// Records the number of conversations that a complete run visited.
     fn note_conversation_count(&mut self, count: u64);
 
-    /// Returns the oldest messages above `after` that are old enough, if they make a segment. `None`
-    /// if nothing is due, or if a restore keeps the conversation hot. Errors with damage if a row
-    /// cannot be read.
+    /// Returns the oldest messages above `after` that are old enough, if they make a segment.
+    /// `None` if nothing is due, or if a restore keeps the conversation hot. Errors with damage if
+    /// a row cannot be read.
     async fn plan(
         &mut self,
         conversation: &Self::Conversation,
@@ -341,9 +341,9 @@ pub trait ArchiveRows: Send {
         rules: &Rules,
     ) -> Result<Option<Plan<Self::Run>>, ArchiveError>;
 
-    /// Returns a revision for objects that this job puts. No object that an earlier job put, for the
-    /// same range but with other content, has this revision. Objects of one range that one job puts
-    /// have different revisions or equal content.
+    /// Returns a revision for objects that this job puts. No object that an earlier job put, for
+    /// the same range but with other content, has this revision. Objects of one range that one job
+    /// puts have different revisions or equal content.
     async fn new_revision(&mut self, id: ConversationId) -> Result<u32, ArchiveError>;
 
     /// Makes the rows refer to the object, each only if it is unchanged. All rows change in one
@@ -419,11 +419,11 @@ pub trait ArchiveRows: Send {
 
     /// Returns the effect of the erasure on one object. Called after
     /// [`erase_in_rows`](ArchiveRows::erase_in_rows). Changes nothing.
-    async fn look(
+    async fn erasure_effect(
         &mut self,
         name: &SegmentName,
         erasure: &Self::Erasure,
-    ) -> Result<Look<Self::Segment>, ArchiveError>;
+    ) -> Result<ErasureEffect<Self::Segment>, ArchiveError>;
 
     /// Makes the rows refer to the object no longer. None of its content remains. `bytes` is the
     /// size of the object.

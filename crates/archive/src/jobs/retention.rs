@@ -10,8 +10,8 @@ use super::selection::millis;
 use super::{Walk, is_damage};
 
 /// Erases expired messages of one conversation or of all. Returns the number of erased messages.
-/// Logs and skips a damaged conversation. Errors if the object archive is unavailable, after erasing
-/// in the rows.
+/// Logs and skips a damaged conversation. Errors if the object archive is unavailable, after
+/// erasing in the rows.
 pub(super) async fn expire<R: ArchiveRows>(
     rows: &mut R,
     only: Option<ConversationId>,

@@ -89,9 +89,9 @@ impl<T> Selection<T> {
         self.is_closed = true;
     }
 
-    /// Adds the next row, which is not [`Age::Young`]. A closed segment takes no row, but an old one
-    /// proves that the last rows of the segment are old. Returns whether later rows can still change
-    /// the result.
+    /// Adds the next row, which is not [`Age::Young`]. A closed segment takes no row, but an old
+    /// one proves that the last rows of the segment are old. Returns whether later rows can still
+    /// change the result.
     pub fn add(&mut self, age: Age, messages: u64, bytes: usize, row: impl FnOnce() -> T) -> bool {
         if !self.is_closed {
             self.messages += messages;

@@ -1,3 +1,5 @@
+//! Tests of the segment format: round trips, damage, versions.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -129,7 +131,7 @@ fn a_wrong_length_is_refused_before_memory_is_reserved() {
 }
 
 #[test]
-fn other_things_and_newer_versions_are_told_apart_from_damage() {
+fn foreign_object_and_newer_version_differ_from_damage() {
     assert_eq!(open(b"").err(), Some(Damage::NotASegment));
     assert_eq!(open(b"<html>gone</html>").err(), Some(Damage::NotASegment));
     let mut newer = small().bytes.to_vec();

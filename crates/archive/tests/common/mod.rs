@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 pub const STORE: [u8; 8] = *b"thestore";
 
-pub struct Place {
+pub struct TestArchive {
     pub object_archive: ObjectArchive,
     /// The same objects, without the object_archive.
     pub objects: Arc<dyn ObjectStore>,
@@ -27,11 +27,11 @@ pub struct Place {
     pub server: Option<S3Server>,
 }
 
-impl Place {
-    pub fn memory() -> Place {
+impl TestArchive {
+    pub fn memory() -> TestArchive {
         let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
         let object_archive = ObjectArchive::over(Arc::clone(&objects), "some/prefix", 1 << 20);
-        Place {
+        TestArchive {
             object_archive,
             objects,
             prefix: "some/prefix/",
@@ -41,11 +41,11 @@ impl Place {
         }
     }
 
-    pub fn directory() -> Place {
+    pub fn directory() -> TestArchive {
         let directory = tempfile::tempdir().unwrap();
         let object_archive = ObjectArchive::open(&in_directory(), directory.path()).unwrap().unwrap();
         let objects = Arc::new(LocalFileSystem::new_with_prefix(directory.path().join("archive")).unwrap());
-        Place {
+        TestArchive {
             object_archive,
             objects,
             prefix: "",
@@ -55,7 +55,7 @@ impl Place {
         }
     }
 
-    pub async fn s3(kind: S3Kind) -> Place {
+    pub async fn s3(kind: S3Kind) -> TestArchive {
         let server = S3Server::start(kind).await;
         let object_archive = archive_at(&server, &settings_for(&server));
         let [(_, id), (_, secret)] = server.credentials();
@@ -69,7 +69,7 @@ impl Place {
             .build()
             .unwrap();
         let puts_atomically = kind == S3Kind::Ministack;
-        Place {
+        TestArchive {
             object_archive,
             objects: Arc::new(objects),
             prefix: "bluetick/",

@@ -2,7 +2,7 @@
 //! refer to it.
 
 use bluetick_archive::jobs::layout::Layout;
-use bluetick_archive::jobs::{Look, Salvaged};
+use bluetick_archive::jobs::{ErasureEffect, Salvaged};
 use bluetick_archive::{BlockRef, SegmentName, segment};
 use bluetick_core::ContentType;
 use bluetick_core::ports::{ArchiveError, ColdCount};
@@ -19,18 +19,18 @@ impl Job<'_> {
         &self,
         name: &SegmentName,
         erasure: &Erasure,
-    ) -> Result<Look<RangeRows>, ArchiveError> {
+    ) -> Result<ErasureEffect<RangeRows>, ArchiveError> {
         let rows = self.all_stored(name.conversation, name.first, name.last).await?;
         let is_affected = rows.iter().any(|row| erasure.took(&row.cell.message));
         let (own, mut others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_in(name));
         Ok(if own.is_empty() {
             // The erasure has just raised the versions of the rows that it took.
             others.retain(|row| !erasure.took(&row.cell.message));
-            Look::NothingLeft { segment: RangeRows { own, others }, messages: 0 }
+            ErasureEffect::NothingLeft { segment: RangeRows { own, others }, messages: 0 }
         } else if is_affected {
-            Look::Rewrite { segment: RangeRows { own, others }, messages: 0 }
+            ErasureEffect::Rewrite { segment: RangeRows { own, others }, messages: 0 }
         } else {
-            Look::Unaffected
+            ErasureEffect::Unaffected
         })
     }
 

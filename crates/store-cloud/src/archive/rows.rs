@@ -12,8 +12,8 @@ use bluetick_archive::jobs::layout::Layout;
 use bluetick_archive::jobs::selection::Rules;
 use bluetick_archive::jobs::state::{ArchiverState, LastRun};
 use bluetick_archive::jobs::{
-    self, ArchiveRows, ArchiveStep, ConversationPage, ErasureScope, Flip, Look, ObjectSize, Plan, PutBack,
-    Reason, Salvaged, Search, SegmentRows, Visit,
+    self, ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, Plan,
+    PutBack, Reason, Salvaged, Search, SegmentRows, Visit,
 };
 use bluetick_archive::segment::Opened;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, SegmentName};
@@ -417,7 +417,11 @@ impl ArchiveRows for Job<'_> {
         Ok(self.objects_of(id).await?.into_iter().collect())
     }
 
-    async fn look(&mut self, name: &SegmentName, erasure: &Erasure) -> Result<Look<RangeRows>, ArchiveError> {
+    async fn erasure_effect(
+        &mut self,
+        name: &SegmentName,
+        erasure: &Erasure,
+    ) -> Result<ErasureEffect<RangeRows>, ArchiveError> {
         self.look_at(name, erasure).await
     }
 

@@ -153,7 +153,7 @@ pub(super) struct Affected {
     pub left: u64,
 }
 
-pub(super) fn look(stubs: &[Stub], erasure: &Erasure) -> Result<Affected, TablesError> {
+pub(super) fn affected(stubs: &[Stub], erasure: &Erasure) -> Result<Affected, TablesError> {
     let (mut taken, mut left) = (0, 0);
     for stub in stubs {
         for (record, seq) in stub.chunk.stubs.records().zip(stub.first.get()..) {

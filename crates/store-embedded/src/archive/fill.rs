@@ -49,8 +49,8 @@ impl Archiver {
             }
         }
         if !lost.is_empty() {
-            let places = lost.iter().map(|(_, id, seq, place)| (*id, *seq, *place)).collect();
-            match (self.have_moved(places).await?, final_look) {
+            let locations = lost.iter().map(|(_, id, seq, location)| (*id, *seq, *location)).collect();
+            match (self.have_moved(locations).await?, final_look) {
                 (true, false) => return Ok(Filled::LookAgain),
                 (true, true) => {
                     return Err(StoreError::Unavailable("these messages are being moved".to_owned()));
@@ -69,21 +69,21 @@ impl Archiver {
     /// Returns whether the rows no longer refer to these locations.
     async fn have_moved(
         &self,
-        mut places: Vec<(ConversationId, Seq, SegmentRef)>,
+        mut locations: Vec<(ConversationId, Seq, SegmentRef)>,
     ) -> Result<bool, StoreError> {
         // One message of each chunk suffices.
-        places.dedup_by_key(|(id, _, place)| (*id, *place));
+        locations.dedup_by_key(|(id, _, location)| (*id, *location));
         let tables = Arc::clone(&self.tables);
         let looked = tokio::task::spawn_blocking(move || {
             let engine = tables.current()?;
             let snapshot = engine.snapshot()?;
-            for (id, seq, place) in places {
+            for (id, seq, location) in locations {
                 let mut now = None;
                 snapshot.records(id, seq..=seq, |_, cell| {
                     now = cell.cold.map(|cold| cold.location);
                     Ok(())
                 })?;
-                if now != Some(place) {
+                if now != Some(location) {
                     return Ok(true);
                 }
             }

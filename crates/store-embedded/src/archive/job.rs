@@ -72,10 +72,10 @@ pub fn records_in<'f>(
     block: &'f Block,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'f [u8]>, String> {
-    let place = &stub.chunk.location;
+    let location = &stub.chunk.location;
     let mut records = Vec::with_capacity(stub.prints.len());
-    for ((kept, hash), index) in stub.chunk.entries().zip(place.index as usize..) {
-        let seq = stub.first.plus((index - place.index as usize) as u64);
+    for ((kept, hash), index) in stub.chunk.entries().zip(location.index as usize..) {
+        let seq = stub.first.plus((index - location.index as usize) as u64);
         let record = block.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
         let agrees = crate::codec::cold::stub_of(record, hasher)
             .is_ok_and(|(stub, content_hash)| stub == kept && content_hash == hash);

@@ -9,8 +9,8 @@ use bluetick_archive::jobs::layout::Layout;
 use bluetick_archive::jobs::selection::Rules;
 use bluetick_archive::jobs::state::ArchiverState;
 use bluetick_archive::jobs::{
-    ArchiveRows, ArchiveStep, ConversationPage, ErasureScope, Flip, Look, ObjectSize, Plan, PutBack, Reason,
-    Salvaged, Search, SegmentRows, Visit,
+    ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, Plan, PutBack,
+    Reason, Salvaged, Search, SegmentRows, Visit,
 };
 use bluetick_archive::segment::Opened;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, SegmentName};
@@ -406,23 +406,25 @@ impl ArchiveRows for JobRows<'_> {
         Ok(segments.into_iter().map(|(key, row)| (self.0.name(key, &row), row.bytes)).collect())
     }
 
-    async fn look(
+    async fn erasure_effect(
         &mut self,
         name: &SegmentName,
         erasure: &Erasure,
-    ) -> Result<Look<(ChunkKey, SegmentRow)>, ArchiveError> {
+    ) -> Result<ErasureEffect<(ChunkKey, SegmentRow)>, ArchiveError> {
         let (tables, erasure) = (Arc::clone(&self.0.tables), erasure.clone());
         let key = ChunkKey { conversation: name.conversation, first: name.first };
         self.0
             .blocking(move || {
                 let engine = tables.current()?;
-                let Some(row) = engine.snapshot()?.segment(key)? else { return Ok(Look::Unaffected) };
-                let affected = erase::look(&stubs_of(&engine, key, &row)?, &erasure)?;
+                let Some(row) = engine.snapshot()?.segment(key)? else {
+                    return Ok(ErasureEffect::Unaffected);
+                };
+                let affected = erase::affected(&stubs_of(&engine, key, &row)?, &erasure)?;
                 let (segment, messages) = ((key, row), affected.taken);
                 Ok(match affected {
-                    Affected { taken: 0, .. } => Look::Unaffected,
-                    Affected { left: 0, .. } => Look::NothingLeft { segment, messages },
-                    Affected { .. } => Look::Rewrite { segment, messages },
+                    Affected { taken: 0, .. } => ErasureEffect::Unaffected,
+                    Affected { left: 0, .. } => ErasureEffect::NothingLeft { segment, messages },
+                    Affected { .. } => ErasureEffect::Rewrite { segment, messages },
                 })
             })
             .await

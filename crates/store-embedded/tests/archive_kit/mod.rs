@@ -1,4 +1,4 @@
-//! What the tests of the archive share: a store with an archive that can be killed at any step, and its words.
+//! Shared by the archive tests: a store with an archive that a test can kill at any step.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -28,7 +28,7 @@ use tempfile::TempDir;
 /// A day after everything that [`common::message`] sends.
 pub const LATER: Timestamp = NOW.plus_millis(24 * 3600 * 1000);
 
-/// What is an hour old moves, in segments of about a hundred.
+/// Settings that move messages older than an hour, in segments of about 100.
 pub fn eager() -> ArchiveSettings {
     ArchiveSettings {
         age_seconds: 3600,
