@@ -8,7 +8,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::local::LocalFileSystem;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
-use crate::{ArchiveEngine, ArchiveSettings, VaultError};
+use crate::{ArchiveEngine, ArchiveSettings, ObjectArchiveError};
 
 /// An object store with its location.
 pub(crate) struct Engine {
@@ -31,9 +31,9 @@ pub(crate) fn open(
     settings: &ArchiveSettings,
     data_dir: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Engine>, VaultError> {
+) -> Result<Option<Engine>, ObjectArchiveError> {
     if let Some(problem) = settings.problem() {
-        return Err(VaultError::Settings(problem));
+        return Err(ObjectArchiveError::Settings(problem));
     }
     match settings.engine {
         ArchiveEngine::Off => Ok(None),
@@ -45,9 +45,9 @@ pub(crate) fn open(
     }
 }
 
-fn directory(root: &Path) -> Result<Engine, VaultError> {
+fn directory(root: &Path) -> Result<Engine, ObjectArchiveError> {
     open_directory(root).map_err(|why| {
-        VaultError::Settings(format!("archive.directory {} cannot be used: {why}", root.display()))
+        ObjectArchiveError::Settings(format!("archive.directory {} cannot be used: {why}", root.display()))
     })
 }
 
@@ -112,7 +112,10 @@ const FROM_ENVIRONMENT: [(&str, AmazonS3ConfigKey); 12] = [
 
 /// Opens an S3 bucket. Credentials come from environment variables, else from the credentials file,
 /// else from the role of the machine.
-fn s3(settings: &ArchiveSettings, variable: &dyn Fn(&str) -> Option<String>) -> Result<Engine, VaultError> {
+fn s3(
+    settings: &ArchiveSettings,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Engine, ObjectArchiveError> {
     // All parts of the binary use ring, so an earlier installation is the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let timeout = settings.timeout();
@@ -153,7 +156,7 @@ fn s3(settings: &ArchiveSettings, variable: &dyn Fn(&str) -> Option<String>) -> 
         builder = builder.with_virtual_hosted_style_request(!settings.bucket.contains('.'));
     }
     let objects = builder.build().map_err(|error| {
-        VaultError::Settings(format!(
+        ObjectArchiveError::Settings(format!(
             "the section archive cannot be used: {}",
             crate::error::in_words(&error)
         ))

@@ -2,14 +2,17 @@
 
 use std::error::Error as StdError;
 
+use bluetick_core::StoreError;
+use bluetick_core::ports::ArchiveError;
 use object_store::Error as ObjectError;
 use object_store::client::HttpError;
 use thiserror::Error;
 
-/// An error of the object archive. Only [`Missing`](VaultError::Missing) and
-/// [`Damaged`](VaultError::Damaged) are about the object; after the others a retry may succeed.
+/// An error of the object archive. Only [`Missing`](ObjectArchiveError::Missing) and
+/// [`Damaged`](ObjectArchiveError::Damaged) are about the object; after the others a retry may
+/// succeed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum VaultError {
+pub enum ObjectArchiveError {
     /// The object store answered that the object does not exist.
     #[error("segment {name} is not there")]
     Missing { name: String },
@@ -22,6 +25,24 @@ pub enum VaultError {
     /// A setting is invalid. The message names the setting.
     #[error("{0}")]
     Settings(String),
+}
+
+impl From<ObjectArchiveError> for ArchiveError {
+    fn from(error: ObjectArchiveError) -> ArchiveError {
+        match error {
+            ObjectArchiveError::Missing { .. } | ObjectArchiveError::Damaged { .. } => {
+                ArchiveError::Damaged(error.to_string())
+            }
+            ObjectArchiveError::Unavailable(_) | ObjectArchiveError::Settings(_) => {
+                ArchiveError::Unavailable(error.to_string())
+            }
+        }
+    }
+}
+
+/// Returns whether stored data differs from what was written, as opposed to being unavailable.
+pub fn is_damage(error: &ArchiveError) -> bool {
+    matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
 }
 
 /// Returns the root cause of an error.
@@ -99,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_s3_repeats_of_the_request_is_not_told() {
+    fn error_text_omits_request_fields_that_s3_repeats() {
         let error = generic(
             "Server returned non-2xx status code: 403 Forbidden: <?xml version=\"1.0\"?><Error><Code>SignatureDoesNotMatch\
              </Code><AWSAccessKeyId>AKIA</AWSAccessKeyId><CanonicalRequest>x-amz-security-token:tell-nobody</CanonicalRequest></Error>",
@@ -112,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_is_told_by_its_status() {
+    fn response_without_body_is_reported_by_its_status() {
         assert_eq!(
             in_words(&generic("Server returned non-2xx status code: 503 Service Unavailable: ")),
             "it answered 503 Service Unavailable"

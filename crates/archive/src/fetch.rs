@@ -11,7 +11,7 @@ use object_store::{Error as ObjectError, GetOptions, ObjectStore, ObjectStoreExt
 
 use crate::engine::Engine;
 use crate::error::{in_words, is_of_the_object, is_transport, status_of};
-use crate::{FrameRef, VaultError};
+use crate::{BlockRef, ObjectArchiveError};
 
 /// An object store with a timeout per request.
 pub(crate) struct Remote {
@@ -42,28 +42,37 @@ impl Remote {
     }
 
     /// Runs one request within the timeout, its retries included.
-    pub(crate) async fn ask<T>(&self, request: impl Future<Output = T>) -> Result<T, VaultError> {
+    pub(crate) async fn ask<T>(&self, request: impl Future<Output = T>) -> Result<T, ObjectArchiveError> {
         self.ask_for(self.timeout, request).await
     }
 
-    async fn ask_for<T>(&self, time: Duration, request: impl Future<Output = T>) -> Result<T, VaultError> {
+    async fn ask_for<T>(
+        &self,
+        time: Duration,
+        request: impl Future<Output = T>,
+    ) -> Result<T, ObjectArchiveError> {
         let answer = tokio::time::timeout(time, request).await;
         answer.map_err(|_| self.unavailable(&format!("no answer within {} s", self.timeout.as_secs_f64())))
     }
 
     /// Reads the bytes of one block. Sends a second request if the first does not answer within
     /// half of the timeout. Returns `Damaged` if the object is too short.
-    pub(crate) async fn range(&self, path: &Path, name: &str, frame: &FrameRef) -> Result<Bytes, VaultError> {
-        let end = frame.offset.saturating_add(frame.length.into());
-        let answer = match tokio::time::timeout(self.timeout / 2, self.read(path, frame.offset..end)).await {
+    pub(crate) async fn range(
+        &self,
+        path: &Path,
+        name: &str,
+        block: &BlockRef,
+    ) -> Result<Bytes, ObjectArchiveError> {
+        let end = block.offset.saturating_add(block.length.into());
+        let answer = match tokio::time::timeout(self.timeout / 2, self.read(path, block.offset..end)).await {
             Ok(answer) => answer,
             // A single connection can stall while a new one works, and a reader waits for the page.
-            Err(_) => self.ask_for(self.timeout / 2, self.read(path, frame.offset..end)).await?,
+            Err(_) => self.ask_for(self.timeout / 2, self.read(path, block.offset..end)).await?,
         };
         let bytes = answer.map_err(|error| self.sorted(&error, name))?;
-        if bytes.len() != frame.length as usize {
+        if bytes.len() != block.length as usize {
             let why = format!("it ends before byte {end}");
-            return Err(VaultError::Damaged { name: name.to_owned(), why });
+            return Err(ObjectArchiveError::Damaged { name: name.to_owned(), why });
         }
         Ok(bytes)
     }
@@ -83,7 +92,7 @@ impl Remote {
     }
 
     /// Reads a whole object of any length.
-    pub(crate) async fn whole(&self, path: &Path, name: &str) -> Result<Bytes, VaultError> {
+    pub(crate) async fn whole(&self, path: &Path, name: &str) -> Result<Bytes, ObjectArchiveError> {
         let request = async { self.objects().get_opts(path, GetOptions::default()).await?.bytes().await };
         self.ask(request).await?.map_err(|error| self.sorted(&error, name))
     }
@@ -94,7 +103,7 @@ impl Remote {
         path: &Path,
         bytes: &Bytes,
         mode: PutMode,
-    ) -> Result<Answer<()>, VaultError> {
+    ) -> Result<Answer<()>, ObjectArchiveError> {
         let put = self.objects().put_opts(path, bytes.clone().into(), PutOptions::from(mode));
         self.ask(async { put.await.map(drop) }).await
     }
@@ -104,7 +113,7 @@ impl Remote {
     pub(crate) async fn on_directory(
         &self,
         work: impl FnOnce(&FilePath) -> std::io::Result<u64> + Send + 'static,
-    ) -> Result<u64, VaultError> {
+    ) -> Result<u64, ObjectArchiveError> {
         let Some(root) = self.engine.directory.clone() else { return Ok(0) };
         let done = self.ask(tokio::task::spawn_blocking(move || work(&root))).await?;
         let done = done.map_err(|_| self.unavailable("the work on its files was stopped"))?;
@@ -113,15 +122,15 @@ impl Remote {
 
     /// Classifies an error of a request that does not read an object. A "not found" then means that
     /// the location is missing, so it becomes `Unavailable`.
-    pub(crate) fn failed(&self, error: &ObjectError) -> VaultError {
+    pub(crate) fn failed(&self, error: &ObjectError) -> ObjectArchiveError {
         match self.sorted(error, "") {
-            VaultError::Missing { .. } => self.unavailable(&in_words(error)),
+            ObjectArchiveError::Missing { .. } => self.unavailable(&in_words(error)),
             other => other,
         }
     }
 
     /// Classifies an error of a request for an object.
-    pub(crate) fn sorted(&self, error: &ObjectError, name: &str) -> VaultError {
+    pub(crate) fn sorted(&self, error: &ObjectError, name: &str) -> ObjectArchiveError {
         match error {
             ObjectError::NotFound { .. } if !is_of_the_object(error) => self.unavailable(&in_words(error)),
             // An unmounted volume has lost nothing.
@@ -130,15 +139,15 @@ impl Remote {
             {
                 self.unavailable("it is not there")
             }
-            ObjectError::NotFound { .. } => VaultError::Missing { name: name.to_owned() },
+            ObjectError::NotFound { .. } => ObjectArchiveError::Missing { name: name.to_owned() },
             _ => self.unavailable(&in_words(error)),
         }
     }
 
     /// Builds an `Unavailable` error that names the location.
-    pub(crate) fn unavailable(&self, why: &str) -> VaultError {
+    pub(crate) fn unavailable(&self, why: &str) -> ObjectArchiveError {
         let Engine { place, hint, .. } = &self.engine;
-        VaultError::Unavailable(format!("{place}: {why}{hint}"))
+        ObjectArchiveError::Unavailable(format!("{place}: {why}{hint}"))
     }
 }
 

@@ -1,30 +1,33 @@
 //! The object archive: sealed segments of old messages in a directory or an S3 bucket, read one
 //! block at a time.
 //!
-//! [`segment`] defines the byte format. [`Vault`] stores the objects and caches their blocks. The
-//! store decides which messages are old, which rows refer to them, and what is an orphan; it also
-//! defines the content of a record.
+//! [`segment`] defines the byte format. [`ObjectArchive`] stores the objects and caches their
+//! blocks. [`jobs`] moves messages to the archive and back, over a port that each store implements.
+//! The store defines its rows and the content of a record.
 
-mod depot;
+mod backup;
+mod block_cache;
 mod engine;
 mod error;
 mod fetch;
-mod frames;
+pub mod jobs;
 mod marker;
 mod name;
+mod object_archive;
 mod profile;
 pub mod segment;
+mod segment_ref;
 mod settings;
 mod silence;
 mod staging;
-mod vault;
 
-pub use depot::{Depot, DepotPlace};
-pub use error::VaultError;
+pub use backup::{BackupDestination, BackupLocation};
+pub use error::{ObjectArchiveError, is_damage};
 pub use name::{InvalidSegmentName, SegmentName};
-pub use segment::{FRAME_MESSAGES, FRAME_RAW_BYTES, FrameRef};
+pub use object_archive::{ObjectArchive, ObjectArchiveCounters, Put};
+pub use segment::{BLOCK_MESSAGES, BLOCK_RAW_BYTES, BlockRef};
+pub use segment_ref::{InvalidSegmentRef, SegmentRef};
 pub use settings::{ArchiveEngine, ArchiveSettings};
-pub use vault::{Put, Vault, VaultCounters};
 
 /// Re-exported for tests that pass their own object store, such as one that fails.
 pub use object_store;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use object_store::PutMode;
 use object_store::path::Path;
 
-use crate::VaultError;
+use crate::ObjectArchiveError;
 use crate::fetch::{Remote, was_not_new};
 use crate::name::StoreText;
 use crate::staging::settle_put;
@@ -46,14 +46,18 @@ fn text(store: Store) -> String {
 impl Markers {
     /// Fails unless the marker of the store exists. It is missing if the store has put nothing yet,
     /// or if this is another location.
-    pub(crate) async fn must_be_there(&self, remote: &Remote, store: Store) -> Result<(), VaultError> {
+    pub(crate) async fn must_be_there(
+        &self,
+        remote: &Remote,
+        store: Store,
+    ) -> Result<(), ObjectArchiveError> {
         let key = key(store);
         match remote.whole(&remote.path(&key), &key).await {
             Ok(_) => {
                 self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(store);
                 Ok(())
             }
-            Err(VaultError::Missing { .. }) => Err(VaultError::Unavailable(format!(
+            Err(ObjectArchiveError::Missing { .. }) => Err(ObjectArchiveError::Unavailable(format!(
                 "{} does not hold this store's archive ({key} is not there); were the settings of [archive] changed, \
                  or is the directory not mounted?",
                 remote.engine().place
@@ -64,7 +68,7 @@ impl Markers {
 
     /// Creates the marker if needed. Call it before a segment is put. Fails if a known marker is
     /// gone from a directory.
-    pub(crate) async fn make(&self, remote: &Remote, store: Store) -> Result<(), VaultError> {
+    pub(crate) async fn make(&self, remote: &Remote, store: Store) -> Result<(), ObjectArchiveError> {
         if self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&store) {
             // A bucket cannot change while the process runs. A directory can be unmounted, and
             // checking it is cheap.
@@ -90,14 +94,14 @@ impl Markers {
         store: Store,
         path: &Path,
         bytes: &Bytes,
-    ) -> Result<(), VaultError> {
+    ) -> Result<(), ObjectArchiveError> {
         match remote.whole(path, &key(store)).await {
             Ok(_) => {
                 // The process that wrote it may have crashed before the fsync.
                 let path = path.clone();
                 remote.on_directory(move |root| settle_put(root, path.as_ref())).await.map(drop)
             }
-            Err(VaultError::Missing { .. }) => {
+            Err(ObjectArchiveError::Missing { .. }) => {
                 let written = remote.write(path, bytes, PutMode::Overwrite).await?;
                 written.map_err(|error| remote.failed(&error))
             }
@@ -111,9 +115,9 @@ impl Markers {
         &self,
         remote: &Remote,
         store: Store,
-        found: Result<T, VaultError>,
-    ) -> Result<T, VaultError> {
-        if matches!(found, Err(VaultError::Missing { .. })) {
+        found: Result<T, ObjectArchiveError>,
+    ) -> Result<T, ObjectArchiveError> {
+        if matches!(found, Err(ObjectArchiveError::Missing { .. })) {
             self.must_be_there(remote, store).await?;
         }
         found

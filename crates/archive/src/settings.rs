@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_archive_is_off_until_somebody_turns_it_on() {
+    fn archive_is_disabled_by_default() {
         let settings = ArchiveSettings::default();
         assert_eq!((settings.engine, settings.problem()), (ArchiveEngine::Off, None));
         assert_eq!(s3().problem(), None);

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::VaultError;
+use crate::ObjectArchiveError;
 
 /// Time without an answer after which other requests fail fast. If it is too short, a slow object
 /// store is treated as down.
@@ -35,11 +35,11 @@ impl Silence {
     /// `Damaged` count as answers.
     pub async fn ask<T>(
         &self,
-        question: impl Future<Output = Result<T, VaultError>>,
-    ) -> Result<T, VaultError> {
+        question: impl Future<Output = Result<T, ObjectArchiveError>>,
+    ) -> Result<T, ObjectArchiveError> {
         if !self.may_ask() {
             let why = "it did not answer just now, and is asked again in a moment";
-            return Err(VaultError::Unavailable(why.to_owned()));
+            return Err(ObjectArchiveError::Unavailable(why.to_owned()));
         }
         let mut question = std::pin::pin!(question);
         let answer = match tokio::time::timeout(NO_ANSWER, &mut question).await {
@@ -50,7 +50,7 @@ impl Silence {
             }
         };
         match &answer {
-            Err(VaultError::Unavailable(why)) => self.fell_silent(why),
+            Err(ObjectArchiveError::Unavailable(why)) => self.fell_silent(why),
             _ => self.answered(),
         }
         answer
@@ -98,15 +98,15 @@ impl Silence {
 mod tests {
     use super::*;
 
-    async fn down() -> Result<(), VaultError> {
-        Err(VaultError::Unavailable("down".to_owned()))
+    async fn down() -> Result<(), ObjectArchiveError> {
+        Err(ObjectArchiveError::Unavailable("down".to_owned()))
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_failure_only_one_asks_and_its_success_lets_everybody_in() {
+    async fn after_failure_one_request_probes_and_its_success_admits_all() {
         let silence = Silence::new(Duration::from_secs(3_600));
         assert_eq!(silence.ask(down()).await, down().await);
-        let refused = silence.ask(async { Ok::<(), VaultError>(()) }).await;
+        let refused = silence.ask(async { Ok::<(), ObjectArchiveError>(()) }).await;
         assert!(refused.is_err(), "it is left alone");
         silence.state().until = Some(Instant::now());
         assert_eq!(silence.ask(async { Ok(7) }).await, Ok(7));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_one_waits_for_long_others_are_told_at_once() {
+    async fn requests_fail_at_once_while_a_probe_hangs() {
         let silence = std::sync::Arc::new(Silence::new(Duration::from_secs(3_600)));
         let waiting = std::sync::Arc::clone(&silence);
         let slow = tokio::spawn(async move {
@@ -134,7 +134,7 @@ mod tests {
     #[tokio::test]
     async fn a_missing_object_is_an_answer() {
         let silence = Silence::new(Duration::from_secs(3_600));
-        let missing = || async { Err::<(), _>(VaultError::Missing { name: "x".to_owned() }) };
+        let missing = || async { Err::<(), _>(ObjectArchiveError::Missing { name: "x".to_owned() }) };
         assert_eq!(silence.ask(missing()).await, missing().await);
         assert_eq!(silence.ask(missing()).await, missing().await);
     }

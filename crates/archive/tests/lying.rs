@@ -14,7 +14,7 @@ use bluetick_archive::object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
-use bluetick_archive::{Put, Vault, VaultError};
+use bluetick_archive::{ObjectArchive, ObjectArchiveError, Put};
 use bytes::Bytes;
 use common::segment_of;
 use futures_util::StreamExt;
@@ -103,16 +103,16 @@ impl ObjectStore for Liar {
     }
 }
 
-fn vault(lie: Lie) -> Vault {
-    Vault::over(Arc::new(Liar { objects: InMemory::new(), lie }), "", 1 << 20)
+fn object_archive(lie: Lie) -> ObjectArchive {
+    ObjectArchive::over(Arc::new(Liar { objects: InMemory::new(), lie }), "", 1 << 20)
 }
 
 #[tokio::test]
 async fn a_put_that_was_not_kept_whole_is_no_put() {
     for lie in [Lie::HalfIsKept, Lie::NothingIsKept, Lie::SomethingElse, Lie::TooMuch] {
         let (name, sealed, _) = segment_of(1);
-        let put = vault(lie).put(&name, sealed.bytes).await;
-        assert!(matches!(put, Err(VaultError::Unavailable(_))), "{lie:?}: {put:?}");
+        let put = object_archive(lie).put(&name, sealed.bytes).await;
+        assert!(matches!(put, Err(ObjectArchiveError::Unavailable(_))), "{lie:?}: {put:?}");
     }
 }
 
@@ -120,12 +120,12 @@ async fn a_put_that_was_not_kept_whole_is_no_put() {
 async fn a_store_without_put_if_absent_does_as_well() {
     let (name, sealed, _) = segment_of(1);
     let (_, other, _) = segment_of(2);
-    let ignoring = vault(Lie::ConditionIsIgnored);
+    let ignoring = object_archive(Lie::ConditionIsIgnored);
     for bytes in [&sealed.bytes, &sealed.bytes, &other.bytes] {
         assert_eq!(ignoring.put(&name, bytes.clone()).await, Ok(Put::New), "it cannot know better");
         assert_eq!(ignoring.segment(&name).await.as_ref(), Ok(bytes));
     }
-    let refusing = vault(Lie::ConditionIsRefused);
+    let refusing = object_archive(Lie::ConditionIsRefused);
     for (bytes, expected) in
         [(&sealed.bytes, Put::New), (&sealed.bytes, Put::AlreadyThere), (&other.bytes, Put::Replaced)]
     {
@@ -135,15 +135,15 @@ async fn a_store_without_put_if_absent_does_as_well() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_the_frame_is_damage() {
+async fn an_answer_that_is_not_the_block_is_damage() {
     for lie in [Lie::SomethingElse, Lie::TooMuch] {
-        let vault = vault(lie);
+        let object_archive = object_archive(lie);
         let (name, sealed, _) = segment_of(1);
-        let _ = vault.put(&name, sealed.bytes).await;
+        let _ = object_archive.put(&name, sealed.bytes).await;
         for attempt in 1..=2 {
-            let read = vault.frame(&name, sealed.frames[0]).await;
-            assert!(matches!(read, Err(VaultError::Damaged { .. })), "{lie:?}: {read:?}");
-            let counters = vault.counters();
+            let read = object_archive.block(&name, sealed.blocks[0]).await;
+            assert!(matches!(read, Err(ObjectArchiveError::Damaged { .. })), "{lie:?}: {read:?}");
+            let counters = object_archive.counters();
             assert_eq!(
                 (counters.fetches, counters.damaged),
                 (attempt, attempt),
@@ -155,11 +155,11 @@ async fn an_answer_that_is_not_the_frame_is_damage() {
 
 #[tokio::test]
 async fn a_segment_that_was_replaced_leaves_memory() {
-    let vault = vault(Lie::ConditionIsRefused);
+    let object_archive = object_archive(Lie::ConditionIsRefused);
     let (name, sealed, _) = segment_of(1);
-    vault.put(&name, sealed.bytes.clone()).await.unwrap();
-    vault.frame(&name, sealed.frames[0]).await.unwrap();
-    vault.put(&name, Bytes::from_static(b"another")).await.unwrap();
-    let read = vault.frame(&name, sealed.frames[0]).await;
-    assert!(matches!(read, Err(VaultError::Damaged { .. })), "{read:?}");
+    object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
+    object_archive.block(&name, sealed.blocks[0]).await.unwrap();
+    object_archive.put(&name, Bytes::from_static(b"another")).await.unwrap();
+    let read = object_archive.block(&name, sealed.blocks[0]).await;
+    assert!(matches!(read, Err(ObjectArchiveError::Damaged { .. })), "{read:?}");
 }

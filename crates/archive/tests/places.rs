@@ -7,21 +7,21 @@ mod common;
 use std::collections::HashSet;
 
 use bluetick_archive::object_store::ObjectStoreExt;
-use bluetick_archive::{Put, SegmentName, VaultError, segment};
+use bluetick_archive::{ObjectArchiveError, Put, SegmentName, segment};
 use bluetick_testkit::s3::S3Kind;
-use common::{Place, STORE, segment_of};
+use common::{STORE, TestArchive, segment_of};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 
 const MARKER: &str = "74686573746f7265/ARCHIVE.txt";
 
-async fn everything_holds(place: &Place) {
+async fn everything_holds(place: &TestArchive) {
     what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place).await;
     what_is_put_again_is_found_and_what_differs_is_replaced(place).await;
-    every_frame_is_read_by_itself(place).await;
+    every_block_is_read_by_itself(place).await;
     a_segment_that_is_not_there_is_missing(place).await;
     a_segment_cut_short_is_damaged(place).await;
-    a_flipped_bit_damages_its_frame_and_no_other(place).await;
+    a_flipped_bit_damages_its_block_and_no_other(place).await;
     a_list_shows_segments_and_passes_over_what_is_not_ours(place).await;
     what_is_deleted_is_gone_from_memory_too(place).await;
     a_hundred_readers_cause_one_fetch(place).await;
@@ -31,30 +31,30 @@ async fn everything_holds(place: &Place) {
 
 #[tokio::test]
 async fn everything_holds_in_memory() {
-    everything_holds(&Place::memory()).await;
+    everything_holds(&TestArchive::memory()).await;
 }
 
 #[tokio::test]
 async fn everything_holds_in_a_directory() {
-    everything_holds(&Place::directory()).await;
+    everything_holds(&TestArchive::directory()).await;
 }
 
 #[tokio::test]
 async fn everything_holds_on_s3s_fs() {
-    everything_holds(&Place::s3(S3Kind::S3sFs).await).await;
+    everything_holds(&TestArchive::s3(S3Kind::S3sFs).await).await;
 }
 
 #[tokio::test]
 async fn everything_holds_on_ministack() {
-    everything_holds(&Place::s3(S3Kind::Ministack).await).await;
+    everything_holds(&TestArchive::s3(S3Kind::Ministack).await).await;
 }
 
-fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, VaultError>, place: &Place) {
+fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, ObjectArchiveError>, place: &TestArchive) {
     match answer {
-        Err(VaultError::Unavailable(why)) => {
+        Err(ObjectArchiveError::Unavailable(why)) => {
             let sentence = format!(
                 "{} does not hold this store's archive (74686573746f7265/ARCHIVE.txt",
-                place.vault.place()
+                place.object_archive.place()
             );
             assert!(why.starts_with(&sentence) && why.contains("[archive]"), "{why}");
         }
@@ -62,121 +62,126 @@ fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, VaultError>, place: 
     }
 }
 
-async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &Place) {
+async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &TestArchive) {
     let (name, sealed, _) = segment_of(1);
-    assert_wrong_place(place.vault.must_hold(STORE).await, place);
-    assert_wrong_place(place.vault.segment(&name).await, place);
-    assert_eq!(place.vault.counters().damaged, 0);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
-    assert_eq!(place.vault.must_hold(STORE).await, Ok(()));
+    assert_wrong_place(place.object_archive.must_hold(STORE).await, place);
+    assert_wrong_place(place.object_archive.segment(&name).await, place);
+    assert_eq!(place.object_archive.counters().damaged, 0);
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
+    assert_eq!(place.object_archive.must_hold(STORE).await, Ok(()));
     assert_eq!(list(place, None).await, HashSet::from([(name, sealed.bytes.len() as u64)]));
-    assert_eq!(place.vault.counters().foreign_names, 0, "the marker is ours");
+    assert_eq!(place.object_archive.counters().foreign_names, 0, "the marker is ours");
     let marker = place.objects.get(&place.path(MARKER)).await.unwrap().bytes().await.unwrap();
     assert!(String::from_utf8_lossy(&marker).contains("the store 74686573746f7265"));
-    place.vault.delete(&name).await.unwrap();
-    assert_eq!(place.vault.must_hold(STORE).await, Ok(()), "it stays when the last segment goes");
+    place.object_archive.delete(&name).await.unwrap();
+    assert_eq!(place.object_archive.must_hold(STORE).await, Ok(()), "it stays when the last segment goes");
 }
 
 /// As it is when another directory is mounted under a server that runs.
-async fn what_is_missing_beside_no_marker_is_not_lost(place: &Place) {
+async fn what_is_missing_beside_no_marker_is_not_lost(place: &TestArchive) {
     let (name, sealed, _) = segment_of(30);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let gone = segment_of(31).0;
-    let is_missing = |answer: &Result<_, _>| matches!(answer, Err(VaultError::Missing { .. }));
-    assert!(is_missing(&place.vault.segment(&gone).await));
+    let is_missing = |answer: &Result<_, _>| matches!(answer, Err(ObjectArchiveError::Missing { .. }));
+    assert!(is_missing(&place.object_archive.segment(&gone).await));
     place.objects.delete(&place.path(MARKER)).await.unwrap();
-    assert_wrong_place(place.vault.segment(&gone).await, place);
-    assert_wrong_place(place.vault.must_hold(STORE).await, place);
-    assert_eq!(place.vault.segment(&name).await, Ok(sealed.bytes.clone()), "what is there is served");
+    assert_wrong_place(place.object_archive.segment(&gone).await, place);
+    assert_wrong_place(place.object_archive.must_hold(STORE).await, place);
+    assert_eq!(
+        place.object_archive.segment(&name).await,
+        Ok(sealed.bytes.clone()),
+        "what is there is served"
+    );
     if place.directory.is_some() {
-        assert_wrong_place(place.vault.put(&gone, sealed.bytes.clone()).await, place);
-        assert_wrong_place(place.vault.delete(&gone).await, place);
+        assert_wrong_place(place.object_archive.put(&gone, sealed.bytes.clone()).await, place);
+        assert_wrong_place(place.object_archive.delete(&gone).await, place);
     }
-    let damaged = place.vault.counters().damaged;
-    assert_wrong_place(place.vault.frame(&gone, sealed.frames[0]).await.map(drop), place);
-    assert_eq!(place.vault.counters().damaged, damaged, "no reader found anything lost");
+    let damaged = place.object_archive.counters().damaged;
+    assert_wrong_place(place.object_archive.block(&gone, sealed.blocks[0]).await.map(drop), place);
+    assert_eq!(place.object_archive.counters().damaged, damaged, "no reader found anything lost");
     place.spoil(MARKER, b"put back by somebody".to_vec()).await;
-    assert!(is_missing(&place.vault.segment(&gone).await));
+    assert!(is_missing(&place.object_archive.segment(&gone).await));
 }
 
-async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &Place) {
-    let vault = &place.vault;
+async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &TestArchive) {
+    let object_archive = &place.object_archive;
     let (name, sealed, _) = segment_of(1);
-    assert_eq!(vault.put(&name, sealed.bytes.clone()).await, Ok(Put::New));
-    assert_eq!(vault.put(&name, sealed.bytes.clone()).await, Ok(Put::AlreadyThere));
+    assert_eq!(object_archive.put(&name, sealed.bytes.clone()).await, Ok(Put::New));
+    assert_eq!(object_archive.put(&name, sealed.bytes.clone()).await, Ok(Put::AlreadyThere));
     place.spoil(&name.to_string(), b"half of a segm".to_vec()).await;
-    assert_eq!(vault.put(&name, sealed.bytes.clone()).await, Ok(Put::Replaced));
-    assert_eq!(vault.segment(&name).await, Ok(sealed.bytes));
+    assert_eq!(object_archive.put(&name, sealed.bytes.clone()).await, Ok(Put::Replaced));
+    assert_eq!(object_archive.segment(&name).await, Ok(sealed.bytes));
 }
 
-async fn every_frame_is_read_by_itself(place: &Place) {
+async fn every_block_is_read_by_itself(place: &TestArchive) {
     let (name, sealed, records) = segment_of(2);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
-    let before = place.vault.counters();
-    for (frame, records) in sealed.frames.iter().zip(records.chunks(10)) {
-        let read = place.vault.frame(&name, *frame).await.unwrap();
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
+    let before = place.object_archive.counters();
+    for (block, records) in sealed.blocks.iter().zip(records.chunks(10)) {
+        let read = place.object_archive.block(&name, *block).await.unwrap();
         assert_eq!(read.records().collect::<Vec<_>>(), records);
     }
-    let after = place.vault.counters();
+    let after = place.object_archive.counters();
     assert_eq!(after.fetches - before.fetches, 3);
-    let frame_bytes: u64 = sealed.frames.iter().map(|frame| u64::from(frame.length)).sum();
+    let block_bytes: u64 = sealed.blocks.iter().map(|block| u64::from(block.length)).sum();
     assert_eq!(
         after.fetched_bytes - before.fetched_bytes,
-        frame_bytes,
-        "no more than the frames was fetched"
+        block_bytes,
+        "no more than the blocks was fetched"
     );
-    let whole = place.vault.segment(&name).await.unwrap();
+    let whole = place.object_archive.segment(&name).await.unwrap();
     let opened = segment::open(&whole).unwrap();
     assert_eq!((opened.name, opened.records().count()), (name, 30));
 }
 
-async fn a_segment_that_is_not_there_is_missing(place: &Place) {
+async fn a_segment_that_is_not_there_is_missing(place: &TestArchive) {
     let (name, sealed, _) = segment_of(3);
-    let missing = VaultError::Missing { name: name.to_string() };
-    assert_eq!(place.vault.frame(&name, sealed.frames[0]).await.err(), Some(missing.clone()));
-    assert_eq!(place.vault.segment(&name).await.err(), Some(missing));
+    let missing = ObjectArchiveError::Missing { name: name.to_string() };
+    assert_eq!(place.object_archive.block(&name, sealed.blocks[0]).await.err(), Some(missing.clone()));
+    assert_eq!(place.object_archive.segment(&name).await.err(), Some(missing));
 }
 
-async fn a_segment_cut_short_is_damaged(place: &Place) {
+async fn a_segment_cut_short_is_damaged(place: &TestArchive) {
     let (name, sealed, _) = segment_of(4);
-    let second = sealed.frames[1];
-    // In the middle of the second frame: the first is whole, the second short, the third beyond the end.
+    let second = sealed.blocks[1];
+    // In the middle of the second block: the first is whole, the second short, the third beyond the
+    // end.
     let cut = usize::try_from(second.offset).unwrap() + 7;
     place.spoil(&name.to_string(), sealed.bytes[..cut].to_vec()).await;
-    assert!(place.vault.frame(&name, sealed.frames[0]).await.is_ok());
-    for frame in &sealed.frames[1..] {
-        let read = place.vault.frame(&name, *frame).await;
-        assert!(matches!(read, Err(VaultError::Damaged { .. })), "{read:?}");
+    assert!(place.object_archive.block(&name, sealed.blocks[0]).await.is_ok());
+    for block in &sealed.blocks[1..] {
+        let read = place.object_archive.block(&name, *block).await;
+        assert!(matches!(read, Err(ObjectArchiveError::Damaged { .. })), "{read:?}");
     }
     place.spoil(&name.to_string(), Vec::new()).await;
-    let read = place.vault.frame(&name, sealed.frames[1]).await;
-    assert!(matches!(read, Err(VaultError::Damaged { .. })), "an empty object: {read:?}");
+    let read = place.object_archive.block(&name, sealed.blocks[1]).await;
+    assert!(matches!(read, Err(ObjectArchiveError::Damaged { .. })), "an empty object: {read:?}");
 }
 
-async fn a_flipped_bit_damages_its_frame_and_no_other(place: &Place) {
+async fn a_flipped_bit_damages_its_block_and_no_other(place: &TestArchive) {
     let (name, sealed, _) = segment_of(5);
     let mut damaged = sealed.bytes.to_vec();
-    damaged[usize::try_from(sealed.frames[1].offset).unwrap() + 3] ^= 1;
+    damaged[usize::try_from(sealed.blocks[1].offset).unwrap() + 3] ^= 1;
     place.spoil(&name.to_string(), damaged).await;
-    let before = place.vault.counters().damaged;
-    let read = join_all(sealed.frames.iter().map(|frame| place.vault.frame(&name, *frame))).await;
+    let before = place.object_archive.counters().damaged;
+    let read = join_all(sealed.blocks.iter().map(|block| place.object_archive.block(&name, *block))).await;
     assert!(read[0].is_ok() && read[2].is_ok());
-    assert!(matches!(&read[1], Err(VaultError::Damaged { name: of, .. }) if *of == name.to_string()));
-    assert_eq!(place.vault.counters().damaged - before, 1);
+    assert!(matches!(&read[1], Err(ObjectArchiveError::Damaged { name: of, .. }) if *of == name.to_string()));
+    assert_eq!(place.object_archive.counters().damaged - before, 1);
 }
 
-async fn list(place: &Place, conversation: Option<SegmentName>) -> HashSet<(SegmentName, u64)> {
-    let listed = place.vault.list(STORE, conversation.map(|name| name.conversation));
+async fn list(place: &TestArchive, conversation: Option<SegmentName>) -> HashSet<(SegmentName, u64)> {
+    let listed = place.object_archive.list(STORE, conversation.map(|name| name.conversation));
     listed.map(|entry| entry.unwrap()).collect().await
 }
 
-async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &Place) {
+async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &TestArchive) {
     let (name, sealed, _) = segment_of(6);
     let (other, other_sealed, _) = segment_of(7);
     let later = SegmentName { revision: 1, ..name };
     let foreign = SegmentName { store: *b"another1", ..name };
     for (name, bytes) in [(name, &sealed.bytes), (other, &other_sealed.bytes), (foreign, &sealed.bytes)] {
-        place.vault.put(&name, bytes.clone()).await.unwrap();
+        place.object_archive.put(&name, bytes.clone()).await.unwrap();
     }
     place.spoil(&later.to_string(), b"12345".to_vec()).await;
     let conversation = name.conversation;
@@ -186,54 +191,58 @@ async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &Place) {
     for text in &not_ours {
         place.spoil(text, b"not ours".to_vec()).await;
     }
-    let before = place.vault.counters().foreign_names;
+    let before = place.object_archive.counters().foreign_names;
     let of_one = HashSet::from([(name, sealed.bytes.len() as u64), (later, 5)]);
     assert_eq!(list(place, Some(name)).await, of_one);
     let all = list(place, None).await;
     assert!(all.is_superset(&of_one) && all.contains(&(other, other_sealed.bytes.len() as u64)));
     assert!(all.iter().all(|(name, _)| name.store == STORE));
-    assert_eq!(place.vault.counters().foreign_names - before, 3, "one seen twice, one once, one not below");
+    assert_eq!(
+        place.object_archive.counters().foreign_names - before,
+        3,
+        "one seen twice, one once, one not below"
+    );
     assert_eq!(list(place, Some(segment_of(200).0)).await, HashSet::new());
     for text in &not_ours {
         assert_eq!(place.objects.head(&place.path(text)).await.unwrap().size, 8);
     }
 }
 
-async fn what_is_deleted_is_gone_from_memory_too(place: &Place) {
+async fn what_is_deleted_is_gone_from_memory_too(place: &TestArchive) {
     let (name, sealed, _) = segment_of(8);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
-    place.vault.frame(&name, sealed.frames[0]).await.unwrap();
-    assert_eq!(place.vault.delete(&name).await, Ok(()));
-    assert_eq!(place.vault.delete(&name).await, Ok(()), "a second time");
-    let read = place.vault.frame(&name, sealed.frames[0]).await;
-    assert_eq!(read.err(), Some(VaultError::Missing { name: name.to_string() }));
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
+    place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
+    assert_eq!(place.object_archive.delete(&name).await, Ok(()));
+    assert_eq!(place.object_archive.delete(&name).await, Ok(()), "a second time");
+    let read = place.object_archive.block(&name, sealed.blocks[0]).await;
+    assert_eq!(read.err(), Some(ObjectArchiveError::Missing { name: name.to_string() }));
     assert_eq!(list(place, Some(name)).await, HashSet::new());
 }
 
-async fn a_hundred_readers_cause_one_fetch(place: &Place) {
+async fn a_hundred_readers_cause_one_fetch(place: &TestArchive) {
     let (name, sealed, _) = segment_of(9);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
-    let before = place.vault.counters();
-    for read in join_all((0..100).map(|_| place.vault.frame(&name, sealed.frames[2]))).await {
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
+    let before = place.object_archive.counters();
+    for read in join_all((0..100).map(|_| place.object_archive.block(&name, sealed.blocks[2]))).await {
         assert_eq!(read.unwrap().len(), 10);
     }
-    let after = place.vault.counters();
-    assert_eq!((after.fetches - before.fetches, after.frame_reads - before.frame_reads), (1, 100));
+    let after = place.object_archive.counters();
+    assert_eq!((after.fetches - before.fetches, after.block_reads - before.block_reads), (1, 100));
     assert_eq!(after.from_memory - before.from_memory, 99);
 }
 
-async fn of_many_who_put_the_same_one_is_the_first(place: &Place) {
+async fn of_many_who_put_the_same_one_is_the_first(place: &TestArchive) {
     for group in 20..25 {
         let (name, sealed, _) = segment_of(group);
         let puts = join_all((0..8).map(|_| {
-            let (vault, bytes) = (place.vault.clone(), sealed.bytes.clone());
-            tokio::spawn(async move { vault.put(&name, bytes).await })
+            let (object_archive, bytes) = (place.object_archive.clone(), sealed.bytes.clone());
+            tokio::spawn(async move { object_archive.put(&name, bytes).await })
         }));
         let puts: Vec<Put> = puts.await.into_iter().map(|put| put.unwrap().unwrap()).collect();
         let first = puts.iter().filter(|put| **put == Put::New).count();
         if place.puts_atomically {
             assert_eq!(first, 1, "{puts:?}");
         }
-        assert_eq!(place.vault.segment(&name).await.unwrap(), sealed.bytes);
+        assert_eq!(place.object_archive.segment(&name).await.unwrap(), sealed.bytes);
     }
 }

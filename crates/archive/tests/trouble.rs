@@ -1,4 +1,5 @@
-//! An object store that is down, slow, full, closed to us or not there: told as such, soon, and without secrets.
+//! An object store that is down, slow, full, closed to us or not there: told as such, soon, and
+//! without secrets.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -8,26 +9,26 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{ArchiveSettings, Put, SegmentName, Vault, VaultError};
+use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, Put, SegmentName};
 use bluetick_testkit::s3::{S3Kind, S3Server};
-use common::{Place, STORE, in_directory, segment_of, settings_for, vault_at};
+use common::{STORE, TestArchive, archive_at, in_directory, segment_of, settings_for};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
 /// Everything that can be asked, and that each fails in a way that passes. Returns what was said.
-async fn nothing_works_now(vault: &Vault) -> Vec<String> {
+async fn nothing_works_now(object_archive: &ObjectArchive) -> Vec<String> {
     let (name, sealed, _) = segment_of(1);
     let said = [
-        vault.put(&name, sealed.bytes).await.err(),
-        vault.frame(&name, sealed.frames[0]).await.err(),
-        vault.segment(&name).await.err(),
-        vault.delete(&name).await.err(),
-        vault.list(STORE, None).next().await.and_then(Result::err),
+        object_archive.put(&name, sealed.bytes).await.err(),
+        object_archive.block(&name, sealed.blocks[0]).await.err(),
+        object_archive.segment(&name).await.err(),
+        object_archive.delete(&name).await.err(),
+        object_archive.list(STORE, None).next().await.and_then(Result::err),
     ];
     said.map(|error| match error {
-        Some(VaultError::Unavailable(text)) => text,
+        Some(ObjectArchiveError::Unavailable(text)) => text,
         other => panic!("{other:?}"),
     })
     .into()
@@ -42,7 +43,7 @@ fn at(endpoint: String) -> ArchiveSettings {
     }
 }
 
-fn open(settings: &ArchiveSettings, id: &'static str, secret: &'static str) -> Vault {
+fn open(settings: &ArchiveSettings, id: &'static str, secret: &'static str) -> ObjectArchive {
     let variable = |name: &str| match name {
         "AWS_ACCESS_KEY_ID" => Some(id.to_owned()),
         "AWS_SECRET_ACCESS_KEY" => Some(secret.to_owned()),
@@ -51,7 +52,7 @@ fn open(settings: &ArchiveSettings, id: &'static str, secret: &'static str) -> V
         "AWS_ENDPOINT_URL" | "AWS_ENDPOINT_URL_S3" => Some("http://127.0.0.1:1".to_owned()),
         _ => None,
     };
-    Vault::open_with_environment(settings, Path::new("/nowhere"), &variable).unwrap().unwrap()
+    ObjectArchive::open_with_environment(settings, Path::new("/nowhere"), &variable).unwrap().unwrap()
 }
 
 fn assert_no_secret(texts: &[String]) {
@@ -83,27 +84,29 @@ async fn a_store_that_never_answers_is_given_up_in_time() {
             held.push(stream);
         }
     });
-    let vault = open(&ArchiveSettings { timeout_seconds: 1, ..at(endpoint) }, "id", "the-secret");
+    let object_archive = open(&ArchiveSettings { timeout_seconds: 1, ..at(endpoint) }, "id", "the-secret");
     let (name, sealed, _) = segment_of(1);
     let start = Instant::now();
-    let read = join_all((0..100).map(|_| vault.frame(&name, sealed.frames[0]))).await;
+    let read = join_all((0..100).map(|_| object_archive.block(&name, sealed.blocks[0]))).await;
     assert!(start.elapsed() < Duration::from_secs(15), "all hundred waited {:?}", start.elapsed());
     for read in read {
-        assert!(matches!(read, Err(VaultError::Unavailable(text)) if text.contains("no answer within 1 s")));
+        assert!(
+            matches!(read, Err(ObjectArchiveError::Unavailable(text)) if text.contains("no answer within 1 s"))
+        );
     }
-    let counters = vault.counters();
+    let counters = object_archive.counters();
     assert_eq!((counters.fetches, counters.failed_fetches), (1, 1), "one fetch failed for all of them");
     let start = Instant::now();
-    nothing_works_now(&vault).await;
+    nothing_works_now(&object_archive).await;
     assert!(start.elapsed() < Duration::from_secs(30), "five calls took {:?}", start.elapsed());
     silent.abort();
 }
 
 #[tokio::test]
 async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
-    let place = Place::s3(S3Kind::S3sFs).await;
+    let place = TestArchive::s3(S3Kind::S3sFs).await;
     let (name, sealed, _) = segment_of(1);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let server = place.server.as_ref().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -121,13 +124,13 @@ async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
         timeout_seconds: 4,
         ..settings_for(server)
     };
-    let read = vault_at(server, &settings).frame(&name, sealed.frames[0]).await;
+    let read = archive_at(server, &settings).block(&name, sealed.blocks[0]).await;
     assert_eq!(read.unwrap().len(), 10);
     between.abort();
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_tls_is_told() {
+async fn server_without_tls_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
     let rude = tokio::spawn(async move {
@@ -143,7 +146,7 @@ async fn a_server_that_does_not_speak_tls_is_told() {
 }
 
 #[tokio::test]
-async fn wrong_keys_are_told_by_the_code_of_the_answer() {
+async fn wrong_keys_are_reported_with_the_code_of_the_response() {
     let server = S3Server::start(S3Kind::S3sFs).await;
     let [(_, id), _] = server.credentials();
     let said = nothing_works_now(&open(&settings_for(&server), id, "the-secret")).await;
@@ -159,27 +162,27 @@ async fn a_bucket_that_is_not_there_has_lost_nothing() {
     // The one of the two that names the bucket in its answer, as Amazon does.
     let server = S3Server::start(S3Kind::Ministack).await;
     let settings = ArchiveSettings { bucket: "another-bucket".to_owned(), ..settings_for(&server) };
-    let said = nothing_works_now(&vault_at(&server, &settings)).await;
+    let said = nothing_works_now(&archive_at(&server, &settings)).await;
     assert!(said.iter().all(|text| text.contains("404 Not Found (NoSuchBucket)")), "{said:?}");
 }
 
 #[tokio::test]
 async fn a_server_that_comes_back_is_used_again() {
-    let mut place = Place::s3(S3Kind::S3sFs).await;
+    let mut place = TestArchive::s3(S3Kind::S3sFs).await;
     let (name, sealed, _) = segment_of(1);
-    place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
-    let held = place.vault.frame(&name, sealed.frames[0]).await.unwrap();
+    place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
+    let held = place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
     let server = place.server.as_mut().unwrap();
     server.stop().await;
-    let read = place.vault.frame(&name, sealed.frames[1]).await;
-    assert!(matches!(read, Err(VaultError::Unavailable(_))), "{read:?}");
-    let again = place.vault.frame(&name, sealed.frames[0]).await.unwrap();
+    let read = place.object_archive.block(&name, sealed.blocks[1]).await;
+    assert!(matches!(read, Err(ObjectArchiveError::Unavailable(_))), "{read:?}");
+    let again = place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
     assert_eq!(again.record(0), held.record(0), "what is in memory is served meanwhile");
     server.start_again().await;
     // It is left alone for a moment at a time.
     let read = loop {
-        match place.vault.frame(&name, sealed.frames[1]).await {
-            Err(VaultError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
+        match place.object_archive.block(&name, sealed.blocks[1]).await {
+            Err(ObjectArchiveError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
             answered => break answered,
         }
     };
@@ -214,8 +217,8 @@ impl Drop for SmallDisk {
     }
 }
 
-async fn listed(vault: &Vault) -> Vec<SegmentName> {
-    vault.list(STORE, None).map(|entry| entry.unwrap().0).collect().await
+async fn listed(object_archive: &ObjectArchive) -> Vec<SegmentName> {
+    object_archive.list(STORE, None).map(|entry| entry.unwrap().0).collect().await
 }
 
 /// Every file below, however it is named.
@@ -227,35 +230,41 @@ fn files_below(directory: &Path) -> usize {
 #[tokio::test]
 async fn a_full_or_read_only_disk_refuses_and_nothing_half_written_is_left() {
     let disk = SmallDisk::mount("size=1m");
-    let vault = Vault::open(&in_directory(), disk.0.path()).unwrap().unwrap();
+    let object_archive = ObjectArchive::open(&in_directory(), disk.0.path()).unwrap().unwrap();
     let (name, sealed, _) = segment_of(1);
     let (other, large, _) = segment_of(2);
-    vault.put(&name, sealed.bytes.clone()).await.unwrap();
+    object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
 
     let larger_than_the_disk = vec![1; 2 << 20];
-    let put = vault.put(&other, larger_than_the_disk.into()).await;
-    assert!(matches!(&put, Err(VaultError::Unavailable(text)) if text.contains("No space left")), "{put:?}");
-    assert_eq!(listed(&vault).await, [name]);
+    let put = object_archive.put(&other, larger_than_the_disk.into()).await;
+    assert!(
+        matches!(&put, Err(ObjectArchiveError::Unavailable(text)) if text.contains("No space left")),
+        "{put:?}"
+    );
+    assert_eq!(listed(&object_archive).await, [name]);
     assert_eq!(files_below(disk.0.path()), 2, "the segment and the marker");
 
     disk.remount("ro");
-    let put = vault.put(&other, large.bytes.clone()).await;
-    assert!(matches!(&put, Err(VaultError::Unavailable(text)) if text.contains("Read-only")), "{put:?}");
-    let deleted = vault.delete(&name).await;
-    assert!(matches!(deleted, Err(VaultError::Unavailable(_))), "{deleted:?}");
-    assert_eq!(vault.frame(&name, sealed.frames[0]).await.unwrap().len(), 10, "reads go on");
+    let put = object_archive.put(&other, large.bytes.clone()).await;
+    assert!(
+        matches!(&put, Err(ObjectArchiveError::Unavailable(text)) if text.contains("Read-only")),
+        "{put:?}"
+    );
+    let deleted = object_archive.delete(&name).await;
+    assert!(matches!(deleted, Err(ObjectArchiveError::Unavailable(_))), "{deleted:?}");
+    assert_eq!(object_archive.block(&name, sealed.blocks[0]).await.unwrap().len(), 10, "reads go on");
 
     disk.remount("rw");
-    assert_eq!(vault.put(&other, large.bytes).await, Ok(Put::New));
+    assert_eq!(object_archive.put(&other, large.bytes).await, Ok(Put::New));
 }
 
 #[tokio::test]
 async fn a_directory_that_is_not_mounted_has_lost_nothing() {
-    let place = Place::directory();
+    let place = TestArchive::directory();
     let (name, sealed, _) = segment_of(1);
-    place.vault.put(&name, sealed.bytes).await.unwrap();
+    place.object_archive.put(&name, sealed.bytes).await.unwrap();
     std::fs::remove_dir_all(place.directory.as_ref().unwrap().path().join("archive")).unwrap();
-    let said = nothing_works_now(&place.vault).await;
+    let said = nothing_works_now(&place.object_archive).await;
     assert!(said.iter().all(|text| text.ends_with("archive: it is not there")), "{said:?}");
 }
 
@@ -263,18 +272,19 @@ async fn a_directory_that_is_not_mounted_has_lost_nothing() {
 async fn where_no_key_was_given_that_is_said() {
     let settings = at("http://127.0.0.1:1".to_owned());
     let variable = |name: &str| (name == "AWS_METADATA_ENDPOINT").then(|| "http://127.0.0.1:1".to_owned());
-    let vault = Vault::open_with_environment(&settings, Path::new("/nowhere"), &variable).unwrap().unwrap();
-    let said = nothing_works_now(&vault).await;
+    let object_archive =
+        ObjectArchive::open_with_environment(&settings, Path::new("/nowhere"), &variable).unwrap().unwrap();
+    let said = nothing_works_now(&object_archive).await;
     assert!(said.iter().all(|text| text.contains("AWS_ACCESS_KEY_ID is not set")), "{said:?}");
 }
 
 #[tokio::test]
 async fn what_a_crash_left_of_a_put_is_swept() {
-    let place = Place::directory();
+    let place = TestArchive::directory();
     let (name, sealed, _) = segment_of(1);
     let (other, other_sealed, _) = segment_of(2);
     for (name, sealed) in [(name, &sealed), (other, &other_sealed)] {
-        place.vault.put(&name, sealed.bytes.clone()).await.unwrap();
+        place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     }
     let root = place.directory.as_ref().unwrap().path().join("archive");
     let staged = |name: SegmentName, number: u32| root.join(format!("{name}#{number}"));
@@ -283,25 +293,25 @@ async fn what_a_crash_left_of_a_put_is_swept() {
     }
     let note = root.join(name.to_string()).with_file_name("note#1");
     std::fs::write(&note, b"not ours").unwrap();
-    assert_eq!(listed(&place.vault).await.len(), 2, "a staged file is no segment");
+    assert_eq!(listed(&place.object_archive).await.len(), 2, "a staged file is no segment");
 
-    place.vault.delete(&name).await.unwrap();
+    place.object_archive.delete(&name).await.unwrap();
     assert!(!staged(name, 1).exists() && !staged(name, 2).exists(), "they go with their segment");
-    assert_eq!(place.vault.sweep_unfinished(*b"another1").await, Ok(0));
+    assert_eq!(place.object_archive.sweep_unfinished(*b"another1").await, Ok(0));
     let marker = root.join("74686573746f7265/ARCHIVE.txt#1");
     std::fs::write(&marker, b"half").unwrap();
-    assert_eq!(place.vault.sweep_unfinished(STORE).await, Ok(2));
+    assert_eq!(place.object_archive.sweep_unfinished(STORE).await, Ok(2));
     assert!(!marker.exists());
     assert!(!staged(other, 1).exists() && note.exists());
-    assert_eq!(listed(&place.vault).await, [other]);
+    assert_eq!(listed(&place.object_archive).await, [other]);
 }
 
 #[tokio::test]
-async fn places_are_told_in_words() {
+async fn location_is_reported_in_words() {
     let data_dir = tempfile::tempdir().unwrap();
     let real = data_dir.path().canonicalize().unwrap();
     let place = |settings: ArchiveSettings| {
-        Vault::open(&settings, data_dir.path()).unwrap().map(|vault| vault.place())
+        ObjectArchive::open(&settings, data_dir.path()).unwrap().map(|object_archive| object_archive.place())
     };
     assert_eq!(place(ArchiveSettings::default()), None);
     assert_eq!(place(in_directory()), Some(format!("directory {}", real.join("archive").display())));
@@ -312,12 +322,14 @@ async fn places_are_told_in_words() {
 
     std::fs::write(data_dir.path().join("file"), b"").unwrap();
     let wrong = ArchiveSettings { directory: Some("file".into()), ..in_directory() };
-    let opened = Vault::open(&wrong, data_dir.path()).err();
+    let opened = ObjectArchive::open(&wrong, data_dir.path()).err();
     assert!(
-        matches!(&opened, Some(VaultError::Settings(text)) if text.contains("archive.directory")),
+        matches!(&opened, Some(ObjectArchiveError::Settings(text)) if text.contains("archive.directory")),
         "{opened:?}"
     );
     let opened =
-        Vault::open(&ArchiveSettings { timeout_seconds: 0, ..in_directory() }, data_dir.path()).err();
-    assert!(matches!(&opened, Some(VaultError::Settings(text)) if text.contains("archive.timeout_seconds")));
+        ObjectArchive::open(&ArchiveSettings { timeout_seconds: 0, ..in_directory() }, data_dir.path()).err();
+    assert!(
+        matches!(&opened, Some(ObjectArchiveError::Settings(text)) if text.contains("archive.timeout_seconds"))
+    );
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive};
 use bluetick_client::link::{ClientFrame, SendFrame};
 use bluetick_client::{Api, FixedToken, PageFrom};
 use bluetick_core::ports::{Archive, ArchiveRun, NoProgress, Store};
@@ -120,10 +120,13 @@ async fn move_the_rest(
         ..ArchiveSettings::default()
     };
     let failed = |error: &dyn std::fmt::Display| BenchError::Server(error.to_string());
-    let vault = Vault::open(&settings, &bench.directory).map_err(|error| failed(&error))?;
+    let object_archive = ObjectArchive::open(&settings, &bench.directory).map_err(|error| failed(&error))?;
     let store_settings = StoreSettings { data_dir: bench.directory.clone(), ..StoreSettings::default() };
-    let parts =
-        StoreParts { vault: vault.map(Arc::new), archive: settings, ..StoreParts::new(store_settings) };
+    let parts = StoreParts {
+        object_archive: object_archive.map(Arc::new),
+        archive: settings,
+        ..StoreParts::new(store_settings)
+    };
     let store = EmbeddedStore::open(parts)?;
     let usage = Usage::now(&bench.directory);
     let run = ArchiveRun { only: None, partial: true };

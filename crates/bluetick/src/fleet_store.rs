@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_archive::Vault;
+use bluetick_archive::ObjectArchive;
 use bluetick_core::ports::{CommitListener, NoListener, Random, SystemRandom};
 use bluetick_core::time::SystemClock;
 use bluetick_store_cloud::hints::redis::RedisHints;
@@ -26,9 +26,9 @@ pub async fn open(
     let redis = Arc::new(redis);
     let archive = settings.archive.clone();
     // A tool creates no archive. A missing one is on another machine or not mounted.
-    let vault = match settings.missing_archive() {
+    let object_archive = match settings.missing_archive() {
         Some(_) if listener.is_none() => None,
-        _ => Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new),
+        _ => ObjectArchive::open(&archive, &settings.store.data_dir)?.map(Arc::new),
     };
     let epoch = read_epoch(&rows).await.map_err(|error| CannotOpen::Epoch(error.to_string()))?;
     let node = new_node();
@@ -41,7 +41,7 @@ pub async fn open(
         clock: Arc::new(SystemClock),
         epoch,
         settings: settings.store.fleet(),
-        vault,
+        object_archive,
         archive,
     });
     Ok(OpenStore::Cloud(Arc::new(store)))

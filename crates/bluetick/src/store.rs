@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_archive::{Vault, VaultError};
+use bluetick_archive::{ObjectArchive, ObjectArchiveError};
 use bluetick_core::ports::{Archive, CommitListener, Fleet, NoFleet, Store, StoreObserver};
 #[cfg(feature = "fleet")]
 use bluetick_store_cloud::CloudStore;
@@ -30,7 +30,7 @@ pub enum CannotOpen {
     #[error("cannot open the store: {0}")]
     Failed(OpenError),
     #[error("cannot use the archive: {0}")]
-    Archive(#[from] VaultError),
+    Archive(#[from] ObjectArchiveError),
     #[cfg(feature = "fleet")]
     #[error("cannot open the store: {0}")]
     Tables(#[from] RowsError),
@@ -82,11 +82,11 @@ impl OpenStore {
         observer: Arc<dyn StoreObserver>,
     ) -> Result<OpenStore, CannotOpen> {
         let archive = settings.archive.clone();
-        let vault = Vault::open(&archive, &settings.store.data_dir)?.map(Arc::new);
+        let object_archive = ObjectArchive::open(&archive, &settings.store.data_dir)?.map(Arc::new);
         let parts = StoreParts {
             listener,
             observer,
-            vault,
+            object_archive,
             archive,
             ..StoreParts::new(settings.store.embedded.clone())
         };

@@ -50,7 +50,7 @@ async fn send_ten(server: &DynamoServer) -> ConversationId {
         clock: Arc::new(SystemClock),
         epoch: Epoch::FIRST,
         settings: EngineSettings::default(),
-        vault: None,
+        object_archive: None,
         archive: ArchiveSettings::default(),
     });
     let [alice, bob]: [UserId; 2] = ["alice", "bob"].map(|name| name.parse().unwrap());

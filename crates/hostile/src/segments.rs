@@ -1,7 +1,7 @@
 //! Fuzz target for archive segments as an object store may return them.
 
-use bluetick_archive::segment::{self, decode_frame};
-use bluetick_archive::{FrameRef, SegmentName};
+use bluetick_archive::segment::{self, decode_block};
+use bluetick_archive::{BlockRef, SegmentName};
 
 use crate::choice;
 
@@ -18,13 +18,13 @@ pub fn any_segment(bytes: &[u8]) {
         None => {}
         Some((0, bytes)) => opened(bytes),
         Some((1, bytes)) => opened(&with_checksums(bytes)),
-        Some((_, bytes)) => one_frame(bytes),
+        Some((_, bytes)) => one_block(bytes),
     }
 }
 
 fn opened(bytes: &[u8]) {
     let Ok(opened) = segment::open(bytes) else { return };
-    let records: Vec<Vec<&[u8]>> = opened.frames.iter().map(|(_, frame)| frame.records().collect()).collect();
+    let records: Vec<Vec<&[u8]>> = opened.blocks.iter().map(|(_, block)| block.records().collect()).collect();
     assert_eq!(opened.records().count() as u64, opened.name.count());
     assert_eq!(opened.name.to_string().parse::<SegmentName>(), Ok(opened.name));
     let sealed = segment::seal(&opened.name, &records);
@@ -34,18 +34,18 @@ fn opened(bytes: &[u8]) {
 }
 
 /// Decodes one block as returned by a range read. The input sets the uncompressed length.
-fn one_frame(bytes: &[u8]) {
+fn one_block(bytes: &[u8]) {
     let Some((raw_length, stored)) = bytes.split_first_chunk() else { return };
-    let frame = FrameRef {
+    let block = BlockRef {
         offset: 0,
         length: stored.len() as u32,
         raw_length: u32::from_le_bytes(*raw_length),
         checksum: crc32fast::hash(stored),
     };
-    if let Ok(unpacked) = decode_frame(stored, &frame) {
+    if let Ok(unpacked) = decode_block(stored, &block) {
         assert!(!unpacked.is_empty());
         let taken: usize = unpacked.records().map(<[u8]>::len).sum();
-        assert!(taken <= frame.raw_length as usize);
+        assert!(taken <= block.raw_length as usize);
         assert_eq!(unpacked.record(unpacked.len()), None);
     }
 }

@@ -9,7 +9,7 @@ use bluetick_core::inbox::preview_of;
 use bluetick_core::{ContentType, ConversationId, Message, MessageId, Seq, StoreError, Timestamp, UserId};
 use tokio::time::{Instant, sleep};
 
-use crate::archive::{ColdPlace, content_hash};
+use crate::archive::{SegmentRef, content_hash};
 use crate::engine::Engine;
 use crate::hot::reader::Found;
 use crate::rows::{Item, Only, Table, Written};
@@ -29,7 +29,7 @@ pub(crate) struct Cell {
 /// What a row has in place of its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cold {
-    pub place: ColdPlace,
+    pub place: SegmentRef,
     /// Of a message that was the newest when it was moved, so that inboxes are shown without the archive.
     pub preview: Option<Arc<str>>,
     /// Tells whether something is the same without the archive: [`content_hash`].

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{CommitListener, FleetCounters};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Epoch, StoreError, UserId};
@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::EngineSettings;
 use crate::NodeId;
 use crate::append::Unresolved;
-use crate::archive::Archivist;
+use crate::archive::Archiver;
 use crate::fallback::Ledgers;
 use crate::flush::Flush;
 use crate::hints::Hints;
@@ -49,7 +49,7 @@ pub struct CloudParts {
     pub epoch: Epoch,
     pub settings: EngineSettings,
     /// Where old messages go; `None` when the archive is off.
-    pub vault: Option<Arc<Vault>>,
+    pub object_archive: Option<Arc<ObjectArchive>>,
     pub archive: ArchiveSettings,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Engine {
     /// Wakes the repair of everybody connected here.
     pub repair: Notify,
     pub counters: Counters,
-    pub archive: Archivist,
+    pub archive: Archiver,
     /// Where cells lie.
     pub keeper: Arc<Keeper>,
     pub reader: Reader,
@@ -137,8 +137,18 @@ const MOST_WORK: u32 = 1 << 20;
 impl CloudStore {
     /// Starts the tasks that need a runtime.
     pub fn open(parts: CloudParts) -> CloudStore {
-        let CloudParts { rows, hints, neighbours, node, listener, clock, epoch, settings, vault, archive } =
-            parts;
+        let CloudParts {
+            rows,
+            hints,
+            neighbours,
+            node,
+            listener,
+            clock,
+            epoch,
+            settings,
+            object_archive,
+            archive,
+        } = parts;
         let keeper = Arc::new(Keeper::new(Arc::clone(&rows), settings.layout()));
         let reader = Reader::new(Arc::clone(&rows), Arc::clone(&keeper));
         let engine = Arc::new(Engine {
@@ -171,7 +181,7 @@ impl CloudStore {
             work: Semaphore::new(MOST_WORK as usize),
             repair: Notify::new(),
             counters: Counters::default(),
-            archive: Archivist::new(vault, archive),
+            archive: Archiver::new(object_archive, archive),
             arrival: watch::Sender::new(None),
             closed: AtomicBool::new(false),
         });

@@ -4,7 +4,7 @@
 use bluetick_core::{ConversationId, Members, Seq, UserId};
 use bytes::Bytes;
 
-use crate::archive::{ColdPlace, Record, Way};
+use crate::archive::{Record, SegmentRef, Way};
 use crate::cells::{Cell, IdRow};
 use crate::hot::{Registry, plan};
 use crate::inbox::decode_preferences;
@@ -92,7 +92,7 @@ pub fn read_text(id: ConversationId, bytes: &[u8]) {
         read_news(&news);
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    if let Ok(place) = text.parse::<ColdPlace>() {
+    if let Ok(place) = text.parse::<SegmentRef>() {
         assert_eq!(place.to_string().parse(), Ok(place));
     }
     if let Ok(intent) = Intent::from_text(text) {

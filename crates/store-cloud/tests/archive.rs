@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use archive_kit::{DAY, HOUR, START, World, everything, small, user, with_ten};
 use bluetick_archive::object_store::ObjectStoreExt;
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{Archive, ArchiveError, ArchiveRun, NoProgress, Store};
 use bluetick_core::time::Clock;
 use bluetick_core::{ContentType, PageFrom, Refusal, Seq, StoreError};
@@ -38,11 +38,11 @@ async fn objects_in_a_directory_do_as_well() {
     let id = with_ten(&world).await;
     let directory = tempfile::tempdir().unwrap();
     let settings = ArchiveSettings { engine: bluetick_archive::ArchiveEngine::Directory, ..small() };
-    let vault = || Vault::open(&settings, directory.path()).unwrap();
-    let node = world.node_with(settings.clone(), vault());
+    let object_archive = || ObjectArchive::open(&settings, directory.path()).unwrap();
+    let node = world.node_with(settings.clone(), object_archive());
     let before = node.messages(id, "bob").await;
     assert_eq!(node.run().await.unwrap().moved.messages, 10);
-    let other = world.node_with(settings.clone(), vault());
+    let other = world.node_with(settings.clone(), object_archive());
     assert_eq!(other.messages(id, "bob").await, before);
     assert_eq!(other.problems().await, Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ mod rows_common;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{
     Append, Archive, ArchiveError, ArchiveRun, Creation, Erase, EraseScope, NewConversation, NoListener,
     NoProgress, Store,
@@ -50,7 +50,8 @@ impl World {
             let found = credentials.iter().find(|(name, _)| *name == wanted);
             found.map(|(_, value)| (*value).to_owned())
         };
-        let vault = Vault::open_with_environment(&archive, Path::new("."), &variable).unwrap();
+        let object_archive =
+            ObjectArchive::open_with_environment(&archive, Path::new("."), &variable).unwrap();
         let node = NodeId::new(name);
         CloudStore::open(CloudParts {
             rows: Arc::new(rows),
@@ -61,7 +62,7 @@ impl World {
             clock: Arc::new(ManualClock::at(THEN.plus_millis(100 * 24 * 3_600_000))),
             epoch: Epoch::FIRST,
             settings: EngineSettings::default(),
-            vault: vault.map(Arc::new),
+            object_archive: object_archive.map(Arc::new),
             archive,
         })
     }

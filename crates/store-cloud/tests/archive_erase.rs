@@ -107,7 +107,7 @@ async fn what_is_past_its_retention_goes_with_or_without_an_archive() {
             world.node().run().await.unwrap();
         }
         let settings = ArchiveSettings { retention_seconds: 150 * DAY as u64 / 1_000, ..small() };
-        let node = world.node_with(settings, with_archive.then(|| world.vault()));
+        let node = world.node_with(settings, with_archive.then(|| world.object_archive()));
         assert_eq!(node.run().await.unwrap().erased_messages, 10);
         assert_eq!(node.run().await.unwrap().erased_messages, 0);
         assert!(!world.holds("says ").await);

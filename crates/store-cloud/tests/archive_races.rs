@@ -73,7 +73,7 @@ async fn what_a_sweep_deletes_nobody_can_refer_to_any_more() {
     let (slow, sleeping) = asleep(&world, 0).await;
     let settings = bluetick_archive::ArchiveSettings { age_seconds: 1 << 40, ..small() };
     // It moves nothing itself, and finds the object without a row again and again.
-    let node = world.node_with(settings, Some(world.vault()));
+    let node = world.node_with(settings, Some(world.object_archive()));
     let expected = node.messages(id, "bob").await;
     for _ in 0..3 {
         world.clock.advance_millis(25 * HOUR);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bluetick_archive::object_store::memory::InMemory;
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_conformance::{Harness, NOW};
 use bluetick_core::ports::{
     Append, Archive, ArchiveError, ArchiveRun, CommitListener, Creation, NewConversation, NoListener,
@@ -48,7 +48,7 @@ impl<const HOT: bool> Archived<HOT> {
             clock: Arc::new(ManualClock::at(NOW.plus_millis(120_000 * i64::from(life)))),
             epoch: Epoch::FIRST,
             settings: if HOT { hot() } else { EngineSettings::default() },
-            vault: Some(Arc::new(Vault::over(world.objects.clone(), "test", 1 << 20))),
+            object_archive: Some(Arc::new(ObjectArchive::over(world.objects.clone(), "test", 1 << 20))),
             archive: ArchiveSettings { age_seconds: 0, segment_messages: 1, ..ArchiveSettings::default() },
         });
         let store = Arc::new(store);

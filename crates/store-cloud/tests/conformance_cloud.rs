@@ -81,7 +81,7 @@ impl<S: Shape> Cloud<S> {
                 send_deadline_ms: 180_000,
                 ..EngineSettings::default()
             },
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
         });
         Cloud { rows, redis, store: Arc::new(store), shape: PhantomData }

@@ -109,7 +109,7 @@ impl<W: Weather> Cloud<W> {
             clock: Arc::new(ManualClock::at(NOW)),
             epoch: Epoch::FIRST,
             settings: settings(W::IS_HOT),
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
         });
         W::prepare(&world.hints);

@@ -88,7 +88,7 @@ impl Node {
             listener: ear.clone(),
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
             settings: EngineSettings {
                 flush_interval_ms,

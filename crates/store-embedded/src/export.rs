@@ -57,8 +57,8 @@ impl EmbeddedStore {
     /// Fails if the settings name a different archive than the one that contains the store's
     /// messages. Otherwise the export would report all of them as lost.
     pub async fn begin_export(&self) -> Result<Inventory, StoreError> {
-        self.archivist.must_be_in_place().await.map_err(in_store)?;
-        self.archivist.checkpoint().await.map_err(in_store)?;
+        self.archiver.must_be_in_place().await.map_err(in_store)?;
+        self.archiver.checkpoint().await.map_err(in_store)?;
         let status = Archive::status(self).await.map_err(in_store)?;
         let (tables, epoch, tag) = (Arc::clone(&self.tables), self.epoch(), self.identity.tag.0);
         blocking(move || {
@@ -158,7 +158,7 @@ impl EmbeddedStore {
             if draft.cold.is_empty() {
                 return draft.finish().map(|page| page.messages);
             }
-            match self.archivist.fill(draft, attempt == ARCHIVE_READ_ATTEMPTS).await? {
+            match self.archiver.fill(draft, attempt == ARCHIVE_READ_ATTEMPTS).await? {
                 Filled::Page(page) => return Ok(page.messages),
                 Filled::LookAgain => {}
             }

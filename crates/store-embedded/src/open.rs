@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_core::Epoch;
 use bluetick_core::ports::{
     CheckpointReport, ColdCount, CommitListener, NoObserver, Random, StoreObserver, SystemRandom,
@@ -16,7 +16,7 @@ use bluetick_core::ports::{
 use bluetick_core::time::{Clock, SystemClock};
 use thiserror::Error;
 
-use crate::archive::{Archivist, ArchivistState, OnArchiveStep};
+use crate::archive::{Archiver, ArchiverState, OnArchiveStep};
 use crate::checkpoint::{Checkpoint, Step};
 use crate::codec::archive::LastRun;
 use crate::codec::chunk::Fingerprinter;
@@ -63,7 +63,7 @@ pub struct StoreParts {
     pub observer: Arc<dyn StoreObserver>,
     pub disk: Disk,
     /// The destination of old messages; `None` while the archive is disabled.
-    pub vault: Option<Arc<Vault>>,
+    pub object_archive: Option<Arc<ObjectArchive>>,
     pub archive: ArchiveSettings,
     /// Called at each step of each checkpoint.
     pub on_checkpoint_step: Arc<dyn Fn(Step) + Send + Sync>,
@@ -92,7 +92,7 @@ impl StoreParts {
             listener: None,
             observer: Arc::new(NoObserver),
             disk: Disk::default(),
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
             on_checkpoint_step: Arc::new(|_| {}),
             on_archive_step: Arc::new(|_| true),
@@ -115,7 +115,7 @@ pub struct RunningStore {
     pub identity: Identity,
     pub dedupe: Arc<DedupeClock>,
     pub settings: StoreSettings,
-    pub archivist: Arc<Archivist>,
+    pub archiver: Arc<Archiver>,
     pub working: BackgroundWork,
     pub spares: Arc<Spares>,
 }
@@ -234,7 +234,7 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
         std::thread::Builder::new().name(name.to_owned()).spawn(work).map_err(log_io)
     };
     let mut last_run = last_run(&tables)?;
-    if parts.vault.is_none() {
+    if parts.object_archive.is_none() {
         // A disabled archive does not retry, so it is not paused.
         last_run = last_run.map(|run| LastRun { paused: None, ..run });
         if let Ok(ColdCount { messages: messages @ 1.., .. }) = tables.current()?.cold_count() {
@@ -244,18 +244,18 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
             );
         }
     }
-    let archivist = Arc::new(Archivist {
+    let archiver = Arc::new(Archiver {
         tables: Arc::clone(&tables),
         residents: Arc::clone(&residents),
         queue: Arc::clone(&queue),
         handover: Arc::clone(&handover),
-        vault: parts.vault,
+        object_archive: parts.object_archive,
         settings: parts.archive,
         identity,
         clock: Arc::clone(&parts.clock),
         on_step: parts.on_archive_step,
         lock: Arc::clone(&lock),
-        state: ArchivistState::after(last_run),
+        state: ArchiverState::after(last_run),
     });
     let working = match parts.work {
         Work::Threads => BackgroundWork::Threads(Threads {
@@ -294,7 +294,7 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
         identity,
         dedupe,
         settings: parts.settings,
-        archivist,
+        archiver,
         working,
         spares,
     })

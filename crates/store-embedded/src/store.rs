@@ -17,7 +17,7 @@ use bluetick_core::{
 };
 use parking_lot::Mutex;
 
-use crate::archive::{Archivist, Filled};
+use crate::archive::{Archiver, Filled};
 use crate::codec::record;
 use crate::commit::{
     Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, Queue, ReceiptCommand,
@@ -50,7 +50,7 @@ pub struct EmbeddedStore {
     inbox: InboxReader,
     pub(crate) identity: Identity,
     dedupe: Arc<DedupeClock>,
-    pub(crate) archivist: Arc<Archivist>,
+    pub(crate) archiver: Arc<Archiver>,
     threads: Mutex<Option<Threads>>,
     steps: Option<Box<Steps>>,
     lock: Arc<crate::lock::DataLock>,
@@ -80,7 +80,7 @@ impl EmbeddedStore {
             loader: running.loader,
             identity: running.identity,
             dedupe: running.dedupe,
-            archivist: running.archivist,
+            archiver: running.archiver,
             spares: running.spares,
             data_dir: running.settings.data_dir,
             threads: Mutex::new(threads),
@@ -311,7 +311,7 @@ impl Store for EmbeddedStore {
                 PageRead::PartialPage(draft) if draft.cold.is_empty() => return draft.finish(),
                 PageRead::PartialPage(draft) => draft,
             };
-            match self.archivist.fill(draft, attempt == ARCHIVE_READ_ATTEMPTS).await? {
+            match self.archiver.fill(draft, attempt == ARCHIVE_READ_ATTEMPTS).await? {
                 Filled::Page(page) => return Ok(page),
                 Filled::LookAgain => {}
             }
@@ -437,7 +437,7 @@ impl Store for EmbeddedStore {
     }
 
     async fn close(&self) {
-        self.archivist.stop().await;
+        self.archiver.stop().await;
         self.queue.close();
         if let Some(steps) = &self.steps {
             return steps.finish();
@@ -452,18 +452,18 @@ impl Store for EmbeddedStore {
 #[async_trait]
 impl Archive for EmbeddedStore {
     async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
-        self.archivist.status().await
+        self.archiver.status().await
     }
 
     async fn run(&self, request: ArchiveRun, progress: Arc<dyn Progress>) -> Result<RunReport, ArchiveError> {
-        let run = self.archivist.run(request, progress).await;
+        let run = self.archiver.run(request, progress).await;
         // The run may have removed messages whose retention ended.
         self.pages.clear();
         run
     }
 
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
-        self.archivist.verify(progress).await
+        self.archiver.verify(progress).await
     }
 
     async fn restore(
@@ -471,11 +471,11 @@ impl Archive for EmbeddedStore {
         conversation: Option<ConversationId>,
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
-        self.archivist.restore(conversation, progress).await
+        self.archiver.restore(conversation, progress).await
     }
 
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
-        let erased = self.archivist.erase(erase, progress).await;
+        let erased = self.archiver.erase(erase, progress).await;
         self.pages.clear();
         erased
     }
@@ -489,7 +489,7 @@ impl Archive for EmbeddedStore {
     }
 
     fn counters(&self) -> ArchiveCounters {
-        self.archivist.counters()
+        self.archiver.counters()
     }
 }
 

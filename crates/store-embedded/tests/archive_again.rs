@@ -1,4 +1,4 @@
-//! What is sent again when it lies in the archive already.
+//! Resends of messages whose content is in the archive.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

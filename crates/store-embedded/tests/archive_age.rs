@@ -1,4 +1,4 @@
-//! What is old: by when it was received, whatever a sender or a clock that was wrong says.
+//! The age of a message comes from `received_at`, not from the sender or a wrong clock.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

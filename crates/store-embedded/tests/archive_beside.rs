@@ -1,4 +1,4 @@
-//! Everything at once: sends, checkpoints, readers, runs, restores, erasures elsewhere and compactions.
+//! Concurrent jobs: sends, checkpoints, readers, runs, restores, erasures elsewhere, compactions.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -195,12 +195,12 @@ async fn read_across(meanwhile: impl AsyncFnOnce(&Kit, ConversationId)) -> Vec<M
     kit.send_many(id, "alice", archive_kit::numbered("old", 1..=80)).await;
     kit.run().await.unwrap();
     assert_eq!(kit.cold_messages().await, 81);
-    let gate = faulty.hold_next_get();
+    let held = faulty.hold_next_get();
     let store = Arc::clone(&kit.store);
     let reading = tokio::spawn(async move { page(&*store, id, "bob", PageFrom::After(Seq::ZERO), 60).await });
-    gate.reached().await;
+    held.reached().await;
     meanwhile(&kit, id).await;
-    gate.open();
+    held.open();
     reading.await.unwrap().unwrap().messages
 }
 

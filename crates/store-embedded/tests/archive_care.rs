@@ -1,4 +1,5 @@
-//! What the archive must not do on the way: cost more than it brings, hold readers up, or take what others still need.
+//! Side effects of archive jobs: jobs save more than they cost, never block readers, and keep
+//! objects that are in use.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -12,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use archive_kit::common::{NOW, copy_of, direct, send_as, user};
 use archive_kit::faulty::{Faulty, Trouble};
 use archive_kit::*;
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive};
 use bluetick_core::Seq;
 use bluetick_core::ports::{EraseScope, Position, Store};
 use bluetick_core::time::{Clock, ManualClock};
@@ -122,9 +123,9 @@ async fn rows_from_a_backup_sweep_nothing_that_took_the_place_of_what_they_name(
     kit.erase(of_user("alice"), None).await.unwrap();
     kit.store.close().await;
     let rewritten = paths(&*objects).await;
-    let Kit { store, clock, vault, settings, .. } = kit;
+    let Kit { store, clock, object_archive, settings, .. } = kit;
     drop(store);
-    let kit = Kit::open(backup, clock, vault, settings);
+    let kit = Kit::open(backup, clock, object_archive, settings);
     kit.run().await.unwrap();
     assert_eq!(paths(&*objects).await, rewritten, "what bob wrote is in it alone");
 }
@@ -150,7 +151,8 @@ async fn what_is_hot_is_erased_everywhere_while_the_object_store_is_down() {
     assert_eq!(left, 0, "nothing of it ever was in the archive");
 }
 
-/// Readers may hold what others wait for who hold the tables. However long that takes, the tables are written anew.
+/// Readers may hold what others wait for who hold the tables. However long that takes, the tables
+/// are written anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_tables_are_swapped_under_readers_of_all_kinds() {
     let (kit, _objects) = Kit::in_memory(ArchiveSettings { age_seconds: 1_000_000, ..eager() });
@@ -198,8 +200,9 @@ async fn the_tables_are_swapped_under_readers_of_all_kinds() {
 async fn what_was_erased_is_in_no_file_any_more() {
     let directory = tempfile::tempdir().unwrap();
     let settings = ArchiveSettings { engine: ArchiveEngine::Directory, ..eager() };
-    let vault = Vault::open(&settings, directory.path()).unwrap().unwrap();
-    let kit = Kit::open(directory, Arc::new(ManualClock::at(LATER)), Some(Arc::new(vault)), settings);
+    let object_archive = ObjectArchive::open(&settings, directory.path()).unwrap().unwrap();
+    let kit =
+        Kit::open(directory, Arc::new(ManualClock::at(LATER)), Some(Arc::new(object_archive)), settings);
     let id = direct(&*kit.store, "alice", "bob").await;
     // An id is no content, and stays.
     send_as(&*kit.store, id, "alice", "m1", "zebrafish one").await.unwrap();

@@ -1,4 +1,4 @@
-//! A process that dies at any step of any job: the next one finds everything, and goes on where it was.
+//! The process dies at each step of each job; the next process loses nothing and resumes.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -159,12 +159,12 @@ async fn a_chunk_that_grows_under_a_run_is_planned_again() {
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=20)).await;
     // The put is read back; there it is held up.
-    let gate = faulty.hold_next_get();
+    let held = faulty.hold_next_get();
     let running = tokio::spawn({
         let kit = Arc::clone(&kit);
         async move { kit.run().await }
     });
-    gate.reached().await;
+    held.reached().await;
     // More than makes a checkpoint.
     kit.send_many(id, "alice", (1..=9).map(|number| format!("{number} {}", "m".repeat(4_000)))).await;
     let grown = || {
@@ -178,7 +178,7 @@ async fn a_chunk_that_grows_under_a_run_is_planned_again() {
         assert!(std::time::Instant::now() < deadline, "there was no checkpoint");
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
-    gate.open();
+    held.open();
     assert!(running.await.unwrap().unwrap().moved.messages > 20);
     kit.run().await.unwrap();
     assert_eq!(kit.cold_messages().await, 29);

@@ -1,4 +1,4 @@
-//! Objects that are damaged, short, gone, or somebody else's: those messages are lost, and nothing else is.
+//! Damaged, truncated, missing and foreign objects: their messages are lost, all others stay.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -45,7 +45,7 @@ fn assert_only_lost(after: &[Message], before: &[Message], lost: std::ops::Range
     assert_eq!(after.len(), before.len());
 }
 
-/// Whatever is wrong with the second segment.
+/// The damage to the second segment.
 async fn is_lost_and_told_of(
     kit: &Kit,
     objects: &InMemory,
@@ -114,7 +114,7 @@ async fn a_frame_of_another_conversation_is_noticed() {
         .map(|id| names.iter().find(|name| name.as_ref().contains(&id.to_string())).unwrap().clone());
     objects.put(&our_name, bytes_of(&*objects, &their_name).await.into()).await.unwrap();
     kit.store.close().await;
-    let Kit { store, clock, vault, settings, directory, .. } = kit;
+    let Kit { store, clock, object_archive, settings, directory, .. } = kit;
     drop(store);
     // A row of ours that says: the content is that frame.
     {
@@ -144,7 +144,7 @@ async fn a_frame_of_another_conversation_is_noticed() {
         }
         update.commit().unwrap();
     }
-    let kit = Kit::open(directory, clock, vault, settings);
+    let kit = Kit::open(directory, clock, object_archive, settings);
     let after = history(&*kit.store, ours, "bob").await;
     assert_eq!(lost_places(&after), (1..=64).collect::<Vec<_>>());
     assert!(after.iter().all(|message| message.content.is_empty()), "nobody reads what others wrote");

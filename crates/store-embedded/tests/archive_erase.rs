@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use archive_kit::common::{direct, message, send, send_as, user};
 use archive_kit::{Kit, bytes_of, eager, group, history, numbered, paths};
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault, segment};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive, segment};
 use bluetick_core::ports::{Append, ArchiveError, EraseScope, Receipt, RemoveMember, Store};
 use bluetick_core::time::ManualClock;
 use bluetick_core::{ContentType, ConversationId, Message, ReceiptKind, Seq};
@@ -95,7 +95,7 @@ fn assert_erased(after: &[Message], before: &[Message], goes: impl Fn(&Message) 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_that_was_read_before_is_not_told_again_after_an_erasure() {
+async fn page_cached_before_an_erasure_is_not_returned_after_it() {
     let (kit, _objects) = Kit::in_memory(eager());
     let id = group(&*kit.store, 3, "alice", &["bob"]).await;
     let other = group(&*kit.store, 4, "alice", &["bob"]).await;
@@ -111,7 +111,7 @@ async fn a_page_that_was_read_before_is_not_told_again_after_an_erasure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_erased_hot_and_cold_and_nobody_finds_a_word_of_it() {
+async fn erased_conversation_leaves_no_content_in_hot_and_cold_rows() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = group(&*kit.store, 3, "alice", &["bob", "carol"]).await;
     kit.send_many(id, "alice", numbered("xyzzy cold", 1..=150)).await;
@@ -298,8 +298,8 @@ async fn files_that_puts_into_a_directory_left_are_swept() {
         directory: Some(archive.path().to_owned()),
         ..eager()
     };
-    let vault = Vault::open(&settings, data.path()).unwrap().map(Arc::new);
-    let kit = Kit::open(data, Arc::new(ManualClock::at(archive_kit::LATER)), vault, settings);
+    let object_archive = ObjectArchive::open(&settings, data.path()).unwrap().map(Arc::new);
+    let kit = Kit::open(data, Arc::new(ManualClock::at(archive_kit::LATER)), object_archive, settings);
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=140)).await;
     let before = history(&*kit.store, id, "bob").await;

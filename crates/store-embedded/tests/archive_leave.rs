@@ -34,9 +34,9 @@ async fn kept_hot(kit: &Kit) -> u64 {
 }
 
 #[derive(Default)]
-struct Told(Mutex<Vec<(Stage, u64, u64)>>);
+struct RecordedProgress(Mutex<Vec<(Stage, u64, u64)>>);
 
-impl Progress for Told {
+impl Progress for RecordedProgress {
     fn advanced(&self, stage: Stage, done: u64, total: u64) {
         self.0.lock().unwrap().push((stage, done, total));
     }
@@ -49,7 +49,7 @@ async fn everything_comes_back_stays_and_needs_the_archive_no_more() {
     for id in &ids {
         before.push(history(&*kit.store, *id, "alice").await);
     }
-    let told = Arc::new(Told::default());
+    let told = Arc::new(RecordedProgress::default());
     let report = kit.store.restore(None, Arc::clone(&told) as _).await.unwrap();
     assert_eq!((report.segments, report.messages), (6, 450));
     let expected: Vec<_> = (1..=6).map(|done| (Stage::Restoring, done, 6)).collect();
@@ -112,7 +112,7 @@ async fn a_conversation_of_which_nothing_came_back_is_not_kept_hot() {
 #[tokio::test(flavor = "multi_thread")]
 async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
     let (kit, faulty, ids) = all_cold().await;
-    let (vault, settings) = (kit.vault.clone(), kit.settings.clone());
+    let (object_archive, settings) = (kit.object_archive.clone(), kit.settings.clone());
     let kit = kit.crash();
     let counters = kit.store.counters();
     assert_eq!((counters.last_run_at, counters.paused), (Some(LATER), None));
@@ -121,7 +121,7 @@ async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
     let later = LATER.plus_millis(5_000);
     kit.clock.set(later);
     assert!(kit.run().await.is_err());
-    let kit = kit.reopen(vault.clone(), settings.clone()).await;
+    let kit = kit.reopen(object_archive.clone(), settings.clone()).await;
     let counters = kit.store.counters();
     assert_eq!(counters.last_run_at, Some(later));
     assert!(counters.paused.is_some_and(|why| why.contains("connection refused")));
@@ -137,7 +137,7 @@ async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
     assert_eq!((counters.last_run_at, counters.paused), (Some(later), None), "nothing waits for its turn");
 
     faulty.set(Trouble::None);
-    let kit = kit.reopen(vault, settings).await;
+    let kit = kit.reopen(object_archive, settings).await;
     kit.run_only(ids[0]).await.unwrap();
     assert_eq!(kit.crash().store.counters().paused, None);
 }

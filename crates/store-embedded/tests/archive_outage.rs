@@ -1,4 +1,4 @@
-//! An object store that does not answer, is full or forgets; an archive that was switched off; many readers at once.
+//! Object stores that hang, are full or lose objects; a disabled archive; many readers at once.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -83,7 +83,7 @@ async fn while_it_is_down_everything_hot_goes_on_and_pages_end_at_the_border() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_who_sends_or_reads_what_is_hot_waits_for_one_that_hangs() {
+async fn sends_and_hot_reads_do_not_wait_for_a_hanging_object_store() {
     let (kit, faulty, id) = half_cold(0).await;
     more_to_move(&kit).await;
     let kit = Arc::new(kit);
@@ -191,7 +191,7 @@ async fn an_erasure_while_it_is_down_takes_what_is_hot_and_is_finished_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_archive_that_was_switched_off_says_so_where_it_is_needed_and_breaks_nothing_else() {
     let (kit, faulty, id) = half_cold(1 << 20).await;
-    let (vault, settings) = (kit.vault.clone(), kit.settings.clone());
+    let (object_archive, settings) = (kit.object_archive.clone(), kit.settings.clone());
     let kit = kit.reopen(None, ArchiveSettings::default()).await;
     assert_cut_at_the_border(&kit, id).await;
     let refused = page(&*kit.store, id, "bob", PageFrom::After(Seq::ZERO), 10).await.unwrap_err();
@@ -204,7 +204,7 @@ async fn an_archive_that_was_switched_off_says_so_where_it_is_needed_and_breaks_
     assert_eq!(send(&*kit.store, id, "alice", "again").await.unwrap(), Seq::new(151));
     let status = kit.store.status().await.unwrap();
     assert_eq!((status.place.as_str(), status.cold.messages), ("", 128));
-    let kit = kit.reopen(vault, settings).await;
+    let kit = kit.reopen(object_archive, settings).await;
     assert_eq!(texts(&*kit.store, id, "bob").await.len(), 151);
     kit.run().await.unwrap();
     kit.assert_exact(&*faulty.inner).await;

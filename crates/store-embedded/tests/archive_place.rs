@@ -1,5 +1,5 @@
-//! Settings that name another place than the one the segments lie in: nothing is taken for lost, nothing is put there,
-//! and all is well when they are right again.
+//! Settings that name another place than the one the segments lie in: nothing is taken for lost,
+//! nothing is put there, and all is well when they are right again.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use archive_kit::common::{direct, texts};
 use archive_kit::{Kit, LATER, eager, history, lost_places, numbered, page};
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{Archive, ArchiveError, EraseScope, NoProgress};
 use bluetick_core::time::ManualClock;
 use bluetick_core::{ConversationId, PageFrom, Seq, StoreError};
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 const SENTENCE: &str = "does not hold this store's archive";
 
-/// What is wrong with the place, as the job says it.
+/// The error of a job about the archive location.
 fn wrong_place<T: std::fmt::Debug>(outcome: Result<T, ArchiveError>) -> String {
     match outcome {
         Err(ArchiveError::Unavailable(why)) if why.contains(SENTENCE) => why,
@@ -77,10 +77,10 @@ async fn in_another_bucket_or_below_another_prefix_nothing_is_lost() {
     for prefix in ["test", "another"] {
         let (kit, objects) = Kit::in_memory(eager());
         let id = half_cold(&kit).await;
-        let right = kit.vault.clone();
+        let right = kit.object_archive.clone();
         // With another prefix in the same bucket, and with the same in another.
         let elsewhere = if prefix == "test" { Arc::new(InMemory::new()) } else { Arc::clone(&objects) };
-        let wrong = Vault::over(Arc::clone(&elsewhere) as _, prefix, 1 << 20);
+        let wrong = ObjectArchive::over(Arc::clone(&elsewhere) as _, prefix, 1 << 20);
         let kit = kit.reopen(Some(Arc::new(wrong)), eager()).await;
         everything_says_so_and_touches_nothing(&kit, id).await;
         let put: Vec<_> = elsewhere.list(None).try_collect().await.unwrap();
@@ -91,13 +91,13 @@ async fn in_another_bucket_or_below_another_prefix_nothing_is_lost() {
     }
 }
 
-fn in_directory(directory: &Path) -> (Arc<Vault>, ArchiveSettings) {
+fn in_directory(directory: &Path) -> (Arc<ObjectArchive>, ArchiveSettings) {
     let settings = ArchiveSettings {
         engine: ArchiveEngine::Directory,
         directory: Some(directory.to_owned()),
         ..eager()
     };
-    (Arc::new(Vault::open(&settings, Path::new("/nowhere")).unwrap().unwrap()), settings)
+    (Arc::new(ObjectArchive::open(&settings, Path::new("/nowhere")).unwrap().unwrap()), settings)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -105,11 +105,11 @@ async fn in_a_directory_that_is_not_mounted_nothing_is_lost() {
     let disk = TempDir::new().unwrap();
     let (mounted, away) = (disk.path().join("cold"), disk.path().join("away"));
     let clock = Arc::new(ManualClock::at(LATER));
-    let (vault, settings) = in_directory(&mounted);
+    let (object_archive, settings) = in_directory(&mounted);
     let kit = Kit::open(
         TempDir::new().unwrap(),
         clock,
-        Some(vault),
+        Some(object_archive),
         ArchiveSettings { cache_bytes: 0, ..settings },
     );
     let id = half_cold(&kit).await;
@@ -122,8 +122,8 @@ async fn in_a_directory_that_is_not_mounted_nothing_is_lost() {
 
     // A server that starts makes the directory where it is not there, which changes nothing.
     std::fs::remove_dir(&mounted).unwrap();
-    let (vault, settings) = in_directory(&mounted);
-    let kit = kit.reopen(Some(vault), settings).await;
+    let (object_archive, settings) = in_directory(&mounted);
+    let kit = kit.reopen(Some(object_archive), settings).await;
     assert!(kit.store.counters().paused.unwrap().contains(SENTENCE), "also after a restart");
     wrong_place(kit.run().await);
     assert_eq!(std::fs::read_dir(&mounted).unwrap().count(), 0);
@@ -139,7 +139,7 @@ async fn a_store_that_has_nothing_there_yet_may_begin_anywhere() {
     let id = half_cold(&kit).await;
     kit.restore_all().await.unwrap();
     let elsewhere = Arc::new(InMemory::new());
-    let other = Vault::over(Arc::clone(&elsewhere) as _, "other", 1 << 20);
+    let other = ObjectArchive::over(Arc::clone(&elsewhere) as _, "other", 1 << 20);
     let kit = kit.reopen(Some(Arc::new(other)), eager()).await;
     kit.run_only(id).await.unwrap();
     assert_eq!(kit.cold_messages().await, 128);

@@ -19,7 +19,7 @@ fn day(number: i64) -> Timestamp {
     NOW.plus_millis(number * 24 * 3600 * 1000)
 }
 
-/// What is ten days old goes; with an archive, what is two days old moves before.
+/// Settings that erase messages after ten days, and archive them after two days if enabled.
 fn ten_days() -> ArchiveSettings {
     ArchiveSettings { age_seconds: 2 * 24 * 3600, retention_seconds: 10 * 24 * 3600, ..eager() }
 }

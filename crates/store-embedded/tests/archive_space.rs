@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use archive_kit::common::{NOW, direct, small, texts, user};
 use archive_kit::{Kit, LATER, eager, history, numbered, page, send_many};
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_core::time::ManualClock;
 use bluetick_core::{ConversationId, PageFrom, Seq};
 use bluetick_store_embedded::StoreSettings;
@@ -35,9 +35,9 @@ async fn large() -> Kit {
     let directory = TempDir::new().unwrap();
     let store = StoreSettings { checkpoint_bytes: 4 << 20, ..small(directory.path()) };
     let settings = ArchiveSettings { segment_messages: 1_000, ..eager() };
-    let vault = Arc::new(Vault::over(Arc::new(InMemory::new()), "test", 1 << 20));
+    let object_archive = Arc::new(ObjectArchive::over(Arc::new(InMemory::new()), "test", 1 << 20));
     let clock = Arc::new(ManualClock::at(LATER));
-    let kit = Kit::open_as(directory, clock, Some(vault), settings, store);
+    let kit = Kit::open_as(directory, clock, Some(object_archive), settings, store);
     let mut senders = JoinSet::new();
     for number in 0..CONVERSATIONS {
         let store = Arc::clone(&kit.store);

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use bluetick_archive::{ArchiveSettings, Depot, DepotPlace};
+use bluetick_archive::{ArchiveSettings, BackupDestination, BackupLocation};
 use bluetick_core::ports::{Archive, ArchiveError, Backup, BackupReport, NoProgress, Store, SystemRandom};
 use bluetick_core::time::{ManualClock, SystemClock};
 use bluetick_store_embedded::backup::{MANIFEST, Manifest, RestoreError, RestoreParts, Restored, restore};
@@ -24,12 +24,12 @@ async fn back_up(store: &EmbeddedStore, to: &Path) -> Result<BackupReport, Archi
 }
 
 async fn bring_back(from: &Path, data_dir: &Path) -> Result<Restored, RestoreError> {
-    let place = DepotPlace::Directory(from.to_owned());
-    let depot = Depot::open(&place, &ArchiveSettings::default(), false).unwrap();
+    let place = BackupLocation::Directory(from.to_owned());
+    let destination = BackupDestination::open(&place, &ArchiveSettings::default(), false).unwrap();
     let data_dir = data_dir.to_owned();
     let (clock, progress) = (Arc::new(SystemClock), Arc::new(NoProgress));
     let random = Arc::new(SystemRandom);
-    restore(RestoreParts { depot, data_dir, segment_bytes: 4 << 20, clock, random, progress }).await
+    restore(RestoreParts { destination, data_dir, segment_bytes: 4 << 20, clock, random, progress }).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,11 +276,15 @@ async fn two_restores_in_the_same_second_have_different_epochs() {
     let mut epochs = std::collections::HashSet::new();
     for number in 0..3 {
         let clock = Arc::new(ManualClock::at(NOW));
-        let depot =
-            Depot::open(&DepotPlace::Directory(to.clone()), &ArchiveSettings::default(), false).unwrap();
+        let destination = BackupDestination::open(
+            &BackupLocation::Directory(to.clone()),
+            &ArchiveSettings::default(),
+            false,
+        )
+        .unwrap();
         let (data_dir, random) = (place.path().join(format!("back-{number}")), Arc::new(SystemRandom));
         let progress = Arc::new(NoProgress);
-        let parts = RestoreParts { depot, data_dir, segment_bytes: 4 << 20, clock, random, progress };
+        let parts = RestoreParts { destination, data_dir, segment_bytes: 4 << 20, clock, random, progress };
         epochs.insert(restore(parts).await.unwrap().epoch);
     }
     assert_eq!(epochs.len(), 3, "{epochs:?}");

@@ -1,7 +1,7 @@
 //! Properties of the encodings: events, rows and chunks round-trip, and keys sort in the order in
 //! which their table is read.
 
-use bluetick_archive::FrameRef;
+use bluetick_archive::{BlockRef, SegmentRef};
 use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::members::MembershipChange;
 use bluetick_core::{
@@ -9,7 +9,7 @@ use bluetick_core::{
     Role, Seq, Timestamp, User, UserId,
 };
 use bluetick_store_embedded::codec::chunk::{self, ChunkEntry, Fingerprint, Fingerprinter, Header, Packer};
-use bluetick_store_embedded::codec::cold::{self, ColdChunk, ColdLocation};
+use bluetick_store_embedded::codec::cold::{self, ColdChunk};
 use bluetick_store_embedded::codec::event::{self, Event, MembershipRef};
 use bluetick_store_embedded::codec::record::Record;
 use bluetick_store_embedded::codec::{Reader, rows};
@@ -225,8 +225,8 @@ proptest! {
 
         let stubs: Vec<_> =
             records.iter().map(|record| cold::stub_of(record, &hasher).expect("a record")).collect();
-        let frame = FrameRef { offset: 53, length: 900, raw_length: 2_000, checksum: 7 };
-        let location = ColdLocation { first: Seq::new(1), last: Seq::new(5_000), revision: 1, frame, index: 3 };
+        let frame = BlockRef { offset: 53, length: 900, raw_length: 2_000, checksum: 7 };
+        let location = SegmentRef { first: Seq::new(1), last: Seq::new(5_000), revision: 1, block: frame, index: 3 };
         let mut met = 0;
         for (part_first, part) in cold::pack(Seq::new(first), &header, &location, &stubs) {
             prop_assert_eq!(part_first, Seq::new(first + met as u64), "parts follow each other");

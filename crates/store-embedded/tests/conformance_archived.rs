@@ -1,4 +1,4 @@
-//! The same suite, while everything is moved to the archive as soon as it is in the tables: nobody notices.
+//! The conformance suite passes while a job archives each message as soon as it is in the tables.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -8,37 +8,41 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_conformance::{Harness, NOW};
 use bluetick_core::ports::{
     Archive, ArchiveError, ArchiveRun, CommitListener, NoListener, NoProgress, Store,
 };
 use bluetick_core::time::ManualClock;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
-use common::{copy_of, direct, memory_vault, send, small, texts};
+use common::{copy_of, direct, memory_archive, send, small, texts};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 struct Archived {
     store: Arc<EmbeddedStore>,
-    vault: Arc<Vault>,
+    object_archive: Arc<ObjectArchive>,
     archiving: JoinHandle<()>,
     directory: TempDir,
 }
 
 impl Archived {
-    fn open(directory: TempDir, vault: Arc<Vault>, listener: Arc<dyn CommitListener>) -> Archived {
+    fn open(
+        directory: TempDir,
+        object_archive: Arc<ObjectArchive>,
+        listener: Arc<dyn CommitListener>,
+    ) -> Archived {
         let parts = StoreParts {
             listener: Some(listener),
             // A moment later, so that what was received just now is old.
             clock: Arc::new(ManualClock::at(NOW.plus_millis(60_000))),
-            vault: Some(Arc::clone(&vault)),
+            object_archive: Some(Arc::clone(&object_archive)),
             archive: ArchiveSettings { age_seconds: 0, segment_messages: 1, ..ArchiveSettings::default() },
             ..StoreParts::new(small(directory.path()))
         };
         let store = Arc::new(EmbeddedStore::open(parts).unwrap());
         let archiving = tokio::spawn(archive_always(Arc::clone(&store)));
-        Archived { store, vault, archiving, directory }
+        Archived { store, object_archive, archiving, directory }
     }
 
     async fn stop_archiving(&mut self) {
@@ -47,7 +51,7 @@ impl Archived {
     }
 }
 
-/// Until the store closes. A run that fails for another reason ends the test, even where no case looks at it.
+/// Runs until the store closes. A run that fails for another reason ends the test.
 async fn archive_always(store: Arc<EmbeddedStore>) {
     let run = ArchiveRun { only: None, partial: true };
     loop {
@@ -65,8 +69,8 @@ async fn archive_always(store: Arc<EmbeddedStore>) {
 /// So that the suite above is about what it says.
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_really_moves_while_the_suite_runs() {
-    let (vault, _) = memory_vault();
-    let archived = Archived::open(TempDir::new().unwrap(), vault, Arc::new(NoListener));
+    let (object_archive, _) = memory_archive();
+    let archived = Archived::open(TempDir::new().unwrap(), object_archive, Arc::new(NoListener));
     let id = direct(&*archived.store, "alice", "bob").await;
     for number in 1..=10 {
         send(&*archived.store, id, "alice", &format!("text {number}")).await.unwrap();
@@ -83,7 +87,7 @@ async fn everything_really_moves_while_the_suite_runs() {
 #[async_trait]
 impl Harness for Archived {
     async fn start(listener: Arc<dyn CommitListener>) -> Archived {
-        Archived::open(TempDir::new().unwrap(), memory_vault().0, listener)
+        Archived::open(TempDir::new().unwrap(), memory_archive().0, listener)
     }
 
     fn store(&self) -> Arc<dyn Store> {
@@ -92,15 +96,15 @@ impl Harness for Archived {
 
     async fn crash_and_restart(mut self, listener: Arc<dyn CommitListener>) -> Archived {
         self.stop_archiving().await;
-        Archived::open(copy_of(self.directory.path()), Arc::clone(&self.vault), listener)
+        Archived::open(copy_of(self.directory.path()), Arc::clone(&self.object_archive), listener)
     }
 
     async fn close_and_reopen(mut self, listener: Arc<dyn CommitListener>) -> Archived {
         self.stop_archiving().await;
         self.store.close().await;
-        let Archived { store, vault, directory, .. } = self;
+        let Archived { store, object_archive, directory, .. } = self;
         drop(store);
-        Archived::open(directory, vault, listener)
+        Archived::open(directory, object_archive, listener)
     }
 }
 

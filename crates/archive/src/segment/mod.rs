@@ -1,6 +1,6 @@
 //! The byte format of a segment: consecutive messages of one conversation, immutable.
 //!
-//! Messages are packed in blocks (`Frame`). Each block is compressed and checked by itself, so that
+//! Messages are packed in blocks (`Block`). Each block is compressed and checked by itself, so that
 //! a page needs one range read. A checksum covers every bit: of the header, a block, the index or
 //! the footer. The store defines the content of a record.
 //!
@@ -13,19 +13,19 @@
 //!          | checksum of these 16 bytes u32
 //! ```
 
-mod frame;
+mod block;
 
 use bluetick_core::{ConversationId, Seq};
 use bytes::Bytes;
 use thiserror::Error;
 
-pub use self::frame::{Frame, decode_frame};
+pub use self::block::{Block, decode_block};
 use crate::SegmentName;
 
 /// Target number of messages in a block. Larger blocks compress better and cost more per page read.
-pub const FRAME_MESSAGES: usize = 256;
+pub const BLOCK_MESSAGES: usize = 256;
 /// Size before compression at which a block ends, even with fewer messages, in bytes.
-pub const FRAME_RAW_BYTES: usize = 64 << 10;
+pub const BLOCK_RAW_BYTES: usize = 64 << 10;
 
 /// First bytes of every segment.
 const MAGIC: [u8; 4] = *b"BTSG";
@@ -42,7 +42,7 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Location and checksum of a block in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FrameRef {
+pub struct BlockRef {
     pub offset: u64,
     pub length: u32,
     pub raw_length: u32,
@@ -69,7 +69,7 @@ pub enum Damage {
 #[derive(Clone, Debug)]
 pub struct Sealed {
     pub bytes: Bytes,
-    pub frames: Vec<FrameRef>,
+    pub blocks: Vec<BlockRef>,
     /// Total size of all blocks before compression.
     pub raw_bytes: u64,
 }
@@ -77,18 +77,18 @@ pub struct Sealed {
 /// Encodes the records of `name.first` to `name.last`, in order and grouped in blocks. The output
 /// is deterministic for one version of zstd. Panics if the number of records does not match the
 /// name.
-pub fn seal(name: &SegmentName, frames: &[Vec<&[u8]>]) -> Sealed {
-    let count: usize = frames.iter().map(Vec::len).sum();
+pub fn seal(name: &SegmentName, blocks: &[Vec<&[u8]>]) -> Sealed {
+    let count: usize = blocks.iter().map(Vec::len).sum();
     assert_eq!(count as u64, name.count(), "a segment holds what its name says");
     let mut out = Vec::new();
     put_header(&mut out, name);
-    let mut packer = frame::Packer::default();
-    let sealed: Vec<FrameRef> = frames.iter().map(|records| packer.pack(records, &mut out)).collect();
+    let mut packer = block::Packer::default();
+    let sealed: Vec<BlockRef> = blocks.iter().map(|records| packer.pack(records, &mut out)).collect();
     let index = out.len();
-    for (frame, records) in sealed.iter().zip(frames) {
+    for (block, records) in sealed.iter().zip(blocks) {
         out.extend_from_slice(&length_u32(records.len()).to_le_bytes());
-        out.extend_from_slice(&frame.offset.to_le_bytes());
-        for word in [frame.length, frame.raw_length, frame.checksum] {
+        out.extend_from_slice(&block.offset.to_le_bytes());
+        for word in [block.length, block.raw_length, block.checksum] {
             out.extend_from_slice(&word.to_le_bytes());
         }
     }
@@ -99,8 +99,8 @@ pub fn seal(name: &SegmentName, frames: &[Vec<&[u8]>]) -> Sealed {
     out.extend_from_slice(&index_checksum.to_le_bytes());
     let footer_checksum = crc32fast::hash(&out[footer..]);
     out.extend_from_slice(&footer_checksum.to_le_bytes());
-    let raw_bytes = sealed.iter().map(|frame| u64::from(frame.raw_length)).sum();
-    Sealed { bytes: out.into(), frames: sealed, raw_bytes }
+    let raw_bytes = sealed.iter().map(|block| u64::from(block.raw_length)).sum();
+    Sealed { bytes: out.into(), blocks: sealed, raw_bytes }
 }
 
 /// Panics from 4 GiB on.
@@ -125,36 +125,36 @@ fn put_header(out: &mut Vec<u8>, name: &SegmentName) {
 pub struct Opened {
     /// The name in the header. Compare it with the name of the object.
     pub name: SegmentName,
-    pub frames: Vec<(FrameRef, Frame)>,
+    pub blocks: Vec<(BlockRef, Block)>,
 }
 
 impl Opened {
     /// Iterates over all records in order.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
-        self.frames.iter().flat_map(|(_, frame)| frame.records())
+        self.blocks.iter().flat_map(|(_, block)| block.records())
     }
 }
 
 /// Decodes a whole segment. Verifies header, index and every block.
 pub fn open(bytes: &[u8]) -> Result<Opened, Damage> {
     let name = read_header(bytes)?;
-    let mut frames = Vec::new();
+    let mut blocks = Vec::new();
     let mut records = 0u64;
-    for (count, frame) in read_index(bytes)? {
-        let start = usize::try_from(frame.offset).map_err(|_| Damage::Short)?;
+    for (count, block) in read_index(bytes)? {
+        let start = usize::try_from(block.offset).map_err(|_| Damage::Short)?;
         let stored =
-            bytes.get(start..).and_then(|rest| rest.get(..frame.length as usize)).ok_or(Damage::Short)?;
-        let unpacked = decode_frame(stored, &frame)?;
+            bytes.get(start..).and_then(|rest| rest.get(..block.length as usize)).ok_or(Damage::Short)?;
+        let unpacked = decode_block(stored, &block)?;
         if unpacked.len() != count as usize {
-            return Err(Damage::Malformed("the count of a frame"));
+            return Err(Damage::Malformed("the count of a block"));
         }
         records += u64::from(count);
-        frames.push((frame, unpacked));
+        blocks.push((block, unpacked));
     }
     if records != name.count() {
         return Err(Damage::Malformed("the count of a segment"));
     }
-    Ok(Opened { name, frames })
+    Ok(Opened { name, blocks })
 }
 
 fn read_header(bytes: &[u8]) -> Result<SegmentName, Damage> {
@@ -183,7 +183,7 @@ fn read_header(bytes: &[u8]) -> Result<SegmentName, Damage> {
 
 /// Reads the index: message count and location of every block. Fails unless the blocks fill the
 /// bytes between header and index without a gap.
-fn read_index(bytes: &[u8]) -> Result<Vec<(u32, FrameRef)>, Damage> {
+fn read_index(bytes: &[u8]) -> Result<Vec<(u32, BlockRef)>, Damage> {
     let (before, footer) = bytes.split_last_chunk::<FOOTER_BYTES>().ok_or(Damage::Short)?;
     let mut reader = Reader(footer);
     let (index, count, index_checksum) = (reader.u64()?, reader.u32()?, reader.u32()?);
@@ -199,23 +199,23 @@ fn read_index(bytes: &[u8]) -> Result<Vec<(u32, FrameRef)>, Damage> {
         return Err(Damage::Checksum("the index"));
     }
     let mut reader = Reader(entries);
-    let mut frames = Vec::with_capacity(entries.len() / INDEX_ENTRY_BYTES);
+    let mut blocks = Vec::with_capacity(entries.len() / INDEX_ENTRY_BYTES);
     let mut end = HEADER_BYTES as u64;
     while !reader.0.is_empty() {
         let count = reader.u32()?;
-        let frame = FrameRef {
+        let block = BlockRef {
             offset: reader.u64()?,
             length: reader.u32()?,
             raw_length: reader.u32()?,
             checksum: reader.u32()?,
         };
-        if frame.offset != end {
-            return Err(Damage::Malformed("the place of a frame"));
+        if block.offset != end {
+            return Err(Damage::Malformed("the place of a block"));
         }
-        end += u64::from(frame.length);
-        frames.push((count, frame));
+        end += u64::from(block.length);
+        blocks.push((count, block));
     }
-    if end != index { Err(Damage::Malformed("the place of the index")) } else { Ok(frames) }
+    if end != index { Err(Damage::Malformed("the place of the index")) } else { Ok(blocks) }
 }
 
 /// A cursor that reads from the front of a slice.

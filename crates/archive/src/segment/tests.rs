@@ -1,3 +1,5 @@
+//! Tests of the segment format: round trips, damage, versions.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -12,9 +14,9 @@ fn name(count: u64) -> SegmentName {
     }
 }
 
-fn seal_all(frames: &[Vec<Vec<u8>>]) -> (SegmentName, Sealed) {
+fn seal_all(blocks: &[Vec<Vec<u8>>]) -> (SegmentName, Sealed) {
     let borrowed: Vec<Vec<&[u8]>> =
-        frames.iter().map(|records| records.iter().map(Vec::as_slice).collect()).collect();
+        blocks.iter().map(|records| records.iter().map(Vec::as_slice).collect()).collect();
     let name = name(borrowed.iter().map(Vec::len).sum::<usize>() as u64);
     (name, seal(&name, &borrowed))
 }
@@ -32,11 +34,11 @@ fn the_bytes_of_version_1() {
     let sealed = small();
     let header = "42545347 01746865 73746f72 65670707 07070707 07070707 07070707 07410000 00000000 00430000 00000000 \
                   00020000 00ca268a 6a";
-    let frames = "28b52ffd 20052900 00036f6e 6500 28b52ffd 20063100 00057468 726565";
+    let blocks = "28b52ffd 20052900 00036f6e 6500 28b52ffd 20063100 00057468 726565";
     let index = "02000000 35000000 00000000 0e000000 05000000 4fd19d20 \
                  01000000 43000000 00000000 0f000000 06000000 a5d05710";
     let footer = "52000000 00000000 02000000 cbb740b0 34dc22bb";
-    let expected = [header, frames, index, footer].concat().replace(' ', "");
+    let expected = [header, blocks, index, footer].concat().replace(' ', "");
     assert_eq!(hex(&sealed.bytes), expected);
     assert_eq!(sealed.raw_bytes, 11);
 }
@@ -46,7 +48,7 @@ fn a_segment_of_version_1_opens_for_ever() {
     let opened = open(&small().bytes).unwrap();
     assert_eq!(opened.name, name(3));
     assert_eq!(opened.records().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
-    assert_eq!(opened.frames.iter().map(|(frame, _)| *frame).collect::<Vec<_>>(), small().frames);
+    assert_eq!(opened.blocks.iter().map(|(block, _)| *block).collect::<Vec<_>>(), small().blocks);
 }
 
 #[test]
@@ -78,7 +80,7 @@ fn a_segment_cut_anywhere_or_with_more_behind_it_is_refused() {
 }
 
 #[test]
-fn bytes_between_the_frames_and_the_index_are_refused() {
+fn bytes_between_the_blocks_and_the_index_are_refused() {
     let mut bytes = small().bytes.to_vec();
     let footer = bytes.len() - FOOTER_BYTES;
     let index = footer - 2 * INDEX_ENTRY_BYTES;
@@ -91,45 +93,45 @@ fn bytes_between_the_frames_and_the_index_are_refused() {
 }
 
 #[test]
-fn a_flipped_bit_or_a_cut_in_one_frame_is_seen() {
-    let Sealed { bytes, frames, .. } = small();
-    let frame = frames[0];
-    let start = usize::try_from(frame.offset).unwrap();
-    let stored = &bytes[start..start + frame.length as usize];
-    assert_eq!(decode_frame(stored, &frame).unwrap().record(0), Some(&b"one"[..]));
+fn a_flipped_bit_or_a_cut_in_one_block_is_seen() {
+    let Sealed { bytes, blocks, .. } = small();
+    let block = blocks[0];
+    let start = usize::try_from(block.offset).unwrap();
+    let stored = &bytes[start..start + block.length as usize];
+    assert_eq!(decode_block(stored, &block).unwrap().record(0), Some(&b"one"[..]));
     for bit in 0..stored.len() * 8 {
         let mut damaged = stored.to_vec();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(decode_frame(&damaged, &frame).err(), Some(Damage::Checksum("a frame")), "bit {bit}");
+        assert_eq!(decode_block(&damaged, &block).err(), Some(Damage::Checksum("a block")), "bit {bit}");
     }
     for length in 0..stored.len() {
-        assert_eq!(decode_frame(&stored[..length], &frame).err(), Some(Damage::Short), "{length}");
+        assert_eq!(decode_block(&stored[..length], &block).err(), Some(Damage::Short), "{length}");
     }
 }
 
 #[test]
 fn a_wrong_length_is_refused_before_memory_is_reserved() {
-    let Sealed { bytes, frames, .. } = small();
-    let start = usize::try_from(frames[0].offset).unwrap();
-    let stored = &bytes[start..start + frames[0].length as usize];
-    for raw_length in [0, 1, frames[0].raw_length + 1, u32::MAX] {
-        let wrong = FrameRef { raw_length, ..frames[0] };
-        assert_eq!(decode_frame(stored, &wrong).err(), Some(Damage::Malformed("the length of a frame")));
+    let Sealed { bytes, blocks, .. } = small();
+    let start = usize::try_from(blocks[0].offset).unwrap();
+    let stored = &bytes[start..start + blocks[0].length as usize];
+    for raw_length in [0, 1, blocks[0].raw_length + 1, u32::MAX] {
+        let wrong = BlockRef { raw_length, ..blocks[0] };
+        assert_eq!(decode_block(stored, &wrong).err(), Some(Damage::Malformed("the length of a block")));
     }
     // A block with a valid checksum that claims 4 GiB of content.
     let mut promise = stored.to_vec();
     promise.splice(4..6, [0xa0, 0xff, 0xff, 0xff, 0xff]);
-    let wrong = FrameRef {
+    let wrong = BlockRef {
         length: promise.len() as u32,
         raw_length: u32::MAX,
         checksum: crc32fast::hash(&promise),
         offset: 0,
     };
-    assert_eq!(decode_frame(&promise, &wrong).err(), Some(Damage::Malformed("the length of a frame")));
+    assert_eq!(decode_block(&promise, &wrong).err(), Some(Damage::Malformed("the length of a block")));
 }
 
 #[test]
-fn other_things_and_newer_versions_are_told_apart_from_damage() {
+fn foreign_object_and_newer_version_differ_from_damage() {
     assert_eq!(open(b"").err(), Some(Damage::NotASegment));
     assert_eq!(open(b"<html>gone</html>").err(), Some(Damage::NotASegment));
     let mut newer = small().bytes.to_vec();
@@ -154,47 +156,47 @@ fn text_of_a_chat_shrinks() {
 proptest! {
     #[test]
     fn segments_come_back(
-        frames in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..40), 1..6),
+        blocks in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..40), 1..6),
     ) {
-        let (name, sealed) = seal_all(&frames);
+        let (name, sealed) = seal_all(&blocks);
         let opened = open(&sealed.bytes).unwrap();
         prop_assert_eq!(opened.name, name);
-        prop_assert_eq!(opened.records().map(<[u8]>::to_vec).collect::<Vec<_>>(), frames.concat());
-        for (frame, records) in sealed.frames.iter().zip(&frames) {
-            let start = usize::try_from(frame.offset).unwrap();
-            let decoded = decode_frame(&sealed.bytes[start..start + frame.length as usize], frame).unwrap();
+        prop_assert_eq!(opened.records().map(<[u8]>::to_vec).collect::<Vec<_>>(), blocks.concat());
+        for (block, records) in sealed.blocks.iter().zip(&blocks) {
+            let start = usize::try_from(block.offset).unwrap();
+            let decoded = decode_block(&sealed.bytes[start..start + block.length as usize], block).unwrap();
             prop_assert_eq!(decoded.len(), records.len());
             prop_assert_eq!(decoded.record(records.len()), None);
-            prop_assert!(decoded.weight() >= frame.raw_length as usize);
+            prop_assert!(decoded.weight() >= block.raw_length as usize);
         }
     }
 
     #[test]
-    fn arbitrary_bytes_never_panic(bytes: Vec<u8>, frame: (u64, u32, u32)) {
+    fn arbitrary_bytes_never_panic(bytes: Vec<u8>, block: (u64, u32, u32)) {
         let _ = open(&bytes);
-        let (offset, raw_length, checksum) = frame;
-        let frame = FrameRef { offset, length: bytes.len() as u32, raw_length, checksum };
-        let _ = decode_frame(&bytes, &frame);
-        let _ = decode_frame(&bytes, &FrameRef { checksum: crc32fast::hash(&bytes), ..frame });
+        let (offset, raw_length, checksum) = block;
+        let block = BlockRef { offset, length: bytes.len() as u32, raw_length, checksum };
+        let _ = decode_block(&bytes, &block);
+        let _ = decode_block(&bytes, &BlockRef { checksum: crc32fast::hash(&bytes), ..block });
     }
 
     #[test]
     fn arbitrary_payloads_with_right_checksums_never_panic(raw: Vec<u8>, count in 0..5u32) {
         let stored = zstd::bulk::compress(&raw, 1).unwrap();
-        let frame = FrameRef {
+        let block = BlockRef {
             offset: HEADER_BYTES as u64,
             length: stored.len() as u32,
             raw_length: raw.len() as u32,
             checksum: crc32fast::hash(&stored),
         };
-        let _ = decode_frame(&stored, &frame);
+        let _ = decode_block(&stored, &block);
         let mut bytes = Vec::new();
         put_header(&mut bytes, &name(3));
         bytes.extend_from_slice(&stored);
         let index = bytes.len();
         bytes.extend_from_slice(&count.to_le_bytes());
-        bytes.extend_from_slice(&frame.offset.to_le_bytes());
-        for word in [frame.length, frame.raw_length, frame.checksum] {
+        bytes.extend_from_slice(&block.offset.to_le_bytes());
+        for word in [block.length, block.raw_length, block.checksum] {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
         let checksum = crc32fast::hash(&bytes[index..]);

@@ -1,4 +1,4 @@
-//! Places to keep segments in, each with a way around the vault to spoil what it keeps.
+//! Places to keep segments in, each with a way around the object_archive to spoil what it keeps.
 #![allow(dead_code, reason = "every test file uses a part")]
 
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use bluetick_archive::object_store::memory::InMemory;
 use bluetick_archive::object_store::path::Path;
 use bluetick_archive::object_store::{ObjectStore, ObjectStoreExt};
 use bluetick_archive::segment::{self, Sealed};
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, SegmentName, Vault};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive, SegmentName};
 use bluetick_core::{ConversationId, Seq};
 use bluetick_testkit::s3::{S3Kind, S3Server};
 use tempfile::TempDir;
 
 pub const STORE: [u8; 8] = *b"thestore";
 
-pub struct Place {
-    pub vault: Vault,
-    /// The same objects, without the vault.
+pub struct TestArchive {
+    pub object_archive: ObjectArchive,
+    /// The same objects, without the object_archive.
     pub objects: Arc<dyn ObjectStore>,
     pub prefix: &'static str,
     /// Of those who put the same at once, exactly one is told that it is new.
@@ -27,23 +27,37 @@ pub struct Place {
     pub server: Option<S3Server>,
 }
 
-impl Place {
-    pub fn memory() -> Place {
+impl TestArchive {
+    pub fn memory() -> TestArchive {
         let objects: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let vault = Vault::over(Arc::clone(&objects), "some/prefix", 1 << 20);
-        Place { vault, objects, prefix: "some/prefix/", puts_atomically: true, directory: None, server: None }
+        let object_archive = ObjectArchive::over(Arc::clone(&objects), "some/prefix", 1 << 20);
+        TestArchive {
+            object_archive,
+            objects,
+            prefix: "some/prefix/",
+            puts_atomically: true,
+            directory: None,
+            server: None,
+        }
     }
 
-    pub fn directory() -> Place {
+    pub fn directory() -> TestArchive {
         let directory = tempfile::tempdir().unwrap();
-        let vault = Vault::open(&in_directory(), directory.path()).unwrap().unwrap();
+        let object_archive = ObjectArchive::open(&in_directory(), directory.path()).unwrap().unwrap();
         let objects = Arc::new(LocalFileSystem::new_with_prefix(directory.path().join("archive")).unwrap());
-        Place { vault, objects, prefix: "", puts_atomically: true, directory: Some(directory), server: None }
+        TestArchive {
+            object_archive,
+            objects,
+            prefix: "",
+            puts_atomically: true,
+            directory: Some(directory),
+            server: None,
+        }
     }
 
-    pub async fn s3(kind: S3Kind) -> Place {
+    pub async fn s3(kind: S3Kind) -> TestArchive {
         let server = S3Server::start(kind).await;
-        let vault = vault_at(&server, &settings_for(&server));
+        let object_archive = archive_at(&server, &settings_for(&server));
         let [(_, id), (_, secret)] = server.credentials();
         let objects = AmazonS3Builder::new()
             .with_endpoint(server.endpoint())
@@ -55,8 +69,8 @@ impl Place {
             .build()
             .unwrap();
         let puts_atomically = kind == S3Kind::Ministack;
-        Place {
-            vault,
+        TestArchive {
+            object_archive,
             objects: Arc::new(objects),
             prefix: "bluetick/",
             puts_atomically,
@@ -69,7 +83,7 @@ impl Place {
         Path::from(format!("{}{below}", self.prefix))
     }
 
-    /// Writes around the vault.
+    /// Writes around the object_archive.
     pub async fn spoil(&self, below: &str, bytes: Vec<u8>) {
         self.objects.put(&self.path(below), bytes.into()).await.unwrap();
     }
@@ -88,16 +102,17 @@ pub fn settings_for(server: &S3Server) -> ArchiveSettings {
     }
 }
 
-pub fn vault_at(server: &S3Server, settings: &ArchiveSettings) -> Vault {
+pub fn archive_at(server: &S3Server, settings: &ArchiveSettings) -> ObjectArchive {
     let variable = |name: &str| {
         let known = server.credentials().into_iter().find(|(key, _)| *key == name);
         known.map(|(_, value)| value.to_owned())
     };
-    let vault = Vault::open_with_environment(settings, std::path::Path::new("/nowhere"), &variable);
-    vault.unwrap().unwrap()
+    let object_archive =
+        ObjectArchive::open_with_environment(settings, std::path::Path::new("/nowhere"), &variable);
+    object_archive.unwrap().unwrap()
 }
 
-/// A segment of a group of its own, named by a number: three frames of ten messages.
+/// A segment of a group of its own, named by a number: three blocks of ten messages.
 pub fn segment_of(group: u8) -> (SegmentName, Sealed, Vec<Vec<u8>>) {
     let name = SegmentName {
         store: STORE,
@@ -109,8 +124,8 @@ pub fn segment_of(group: u8) -> (SegmentName, Sealed, Vec<Vec<u8>>) {
     let records: Vec<Vec<u8>> = (1..=30)
         .map(|seq| format!("message {seq} of group {group}, and what it says").into_bytes())
         .collect();
-    let frames: Vec<Vec<&[u8]>> =
-        records.chunks(10).map(|frame| frame.iter().map(Vec::as_slice).collect()).collect();
-    let sealed = segment::seal(&name, &frames);
+    let blocks: Vec<Vec<&[u8]>> =
+        records.chunks(10).map(|block| block.iter().map(Vec::as_slice).collect()).collect();
+    let sealed = segment::seal(&name, &blocks);
     (name, sealed, records)
 }

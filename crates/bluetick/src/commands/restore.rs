@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use bluetick_archive::{Depot, DepotPlace};
+use bluetick_archive::{BackupDestination, BackupLocation};
 use bluetick_core::Timestamp;
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
@@ -27,8 +27,8 @@ pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
             "a backup becomes a data directory of the embedded store; `bluetick migrate` copies one into the tables of a fleet",
         ));
     }
-    let place: DepotPlace = arguments.from.parse().map_err(Failure::usage)?;
-    let depot = Depot::open(&place, &settings.archive, false).map_err(Failure::usage)?;
+    let place: BackupLocation = arguments.from.parse().map_err(Failure::usage)?;
+    let destination = BackupDestination::open(&place, &settings.archive, false).map_err(Failure::usage)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -37,7 +37,7 @@ pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
     let (started, meter) = (Instant::now(), Arc::new(Meter::new(arguments.output.json)));
     let data_dir = settings.store.data_dir.clone();
     let restoring = restore(RestoreParts {
-        depot,
+        destination,
         data_dir: data_dir.clone(),
         segment_bytes: settings.store.embedded.segment_bytes,
         clock: Arc::new(SystemClock),

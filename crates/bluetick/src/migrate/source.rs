@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_archive::{ArchiveEngine, Vault};
+use bluetick_archive::{ArchiveEngine, ObjectArchive};
 use bluetick_store_embedded::export::Inventory;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
 
@@ -14,8 +14,9 @@ use crate::store::CannotOpen;
 /// Opens the store and locks its directory, so that no server can use it. Fails if one does.
 pub async fn open(settings: &Settings) -> Result<Arc<EmbeddedStore>, Failure> {
     let archive = settings.archive.clone();
-    let vault = Vault::open(&archive, &settings.store.data_dir).map_err(CannotOpen::from)?.map(Arc::new);
-    let parts = StoreParts { vault, archive, ..StoreParts::new(settings.store.embedded.clone()) };
+    let object_archive =
+        ObjectArchive::open(&archive, &settings.store.data_dir).map_err(CannotOpen::from)?.map(Arc::new);
+    let parts = StoreParts { object_archive, archive, ..StoreParts::new(settings.store.embedded.clone()) };
     let opening = tokio::task::spawn_blocking(move || EmbeddedStore::open(parts));
     let opened = opening.await.map_err(Failure::failed)?;
     opened.map(Arc::new).map_err(|error| match CannotOpen::from(error) {

@@ -13,7 +13,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::Path;
 
-use bluetick_archive::{ArchiveEngine, Vault};
+use bluetick_archive::{ArchiveEngine, ObjectArchive};
 use bluetick_auth::{AdminKey, AuthSettings, AuthSetupError, Tokens};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::tls_advice;
@@ -195,7 +195,9 @@ fn archive(settings: &Settings) -> Option<Failure> {
                 path.display()
             )))
         }
-        ArchiveEngine::S3 => Vault::open(archive, data_dir).err().map(|error| CannotOpen::from(error).into()),
+        ArchiveEngine::S3 => {
+            ObjectArchive::open(archive, data_dir).err().map(|error| CannotOpen::from(error).into())
+        }
     }
 }
 

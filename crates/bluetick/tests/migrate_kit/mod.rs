@@ -5,7 +5,7 @@ pub mod same;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bluetick_archive::{ArchiveEngine, ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{
     AddMembers, Append, Archive, ArchiveRun, Creation, Erase, EraseScope, NewConversation, NoListener,
     NoProgress, Receipt, RemoveMember, SetPreferences, Store,
@@ -96,7 +96,7 @@ impl CommandSetup {
             listener: Arc::new(NoListener),
             clock: Arc::new(SystemClock),
             settings: EngineSettings::default(),
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
         })
     }
@@ -109,9 +109,9 @@ pub fn open(directory: &Path) -> EmbeddedStore {
         messages_per_second: 0,
         ..ArchiveSettings::default()
     };
-    let vault = Vault::open(&archive, directory).unwrap().map(Arc::new);
+    let object_archive = ObjectArchive::open(&archive, directory).unwrap().map(Arc::new);
     let settings = StoreSettings { data_dir: directory.to_owned(), ..StoreSettings::default() };
-    EmbeddedStore::open(StoreParts { vault, archive, ..StoreParts::new(settings) }).unwrap()
+    EmbeddedStore::open(StoreParts { object_archive, archive, ..StoreParts::new(settings) }).unwrap()
 }
 
 pub fn user(name: &str) -> UserId {

@@ -134,7 +134,7 @@ impl Fleet {
             clock: Arc::clone(&clock) as _,
             epoch: Epoch::FIRST,
             settings: self.settings(),
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
         }));
         let rigged = rig_store(self.plant, Arc::clone(&store) as Arc<dyn Store>);

@@ -8,12 +8,13 @@
 //! is deleted. ([ADR 12](../../../../docs/adr/0012-erasure.md))
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use bluetick_core::ports::{ArchiveError, ColdCount, Erase, EraseReport, EraseScope, Progress, Stage};
+use bluetick_archive::is_damage;
+use bluetick_archive::jobs::{ErasureScope, Search};
+use bluetick_core::ports::{ArchiveError, ColdCount};
 use bluetick_core::{ContentType, ConversationId, Message, Seq, StoreError, Timestamp, UserId};
 
-use super::job::{Job, Stored, is_damage};
+use super::job::{Job, Stored};
 use crate::cells::Cell;
 use crate::engine::Engine;
 use crate::memberships::RoomRow;
@@ -85,10 +86,10 @@ impl Erasure {
 /// has something to erase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    conversation: Option<ConversationId>,
-    sender: Option<UserId>,
+    pub conversation: Option<ConversationId>,
+    pub sender: Option<UserId>,
     /// `None`: up to the head that the search finds.
-    through: Option<Seq>,
+    pub through: Option<Seq>,
 }
 
 /// In front of the sort key of a request. No conversation has such an id, so nodes of an earlier
@@ -159,96 +160,23 @@ impl Engine {
 }
 
 impl Job<'_> {
-    pub(super) async fn erase(
-        &mut self,
-        erase: &Erase,
-        progress: &dyn Progress,
-    ) -> Result<EraseReport, ArchiveError> {
-        let started = Instant::now();
-        let (only, sender) = match &erase.scope {
-            EraseScope::Conversation(id) => (Some(*id), None),
-            EraseScope::User { user, conversation } => (*conversation, Some(user.clone())),
-        };
-        let request = self.accept(only, sender.clone(), erase.through).await?;
-        // The request is durable, so progress can be reported.
-        let total = if only.is_some() { 1 } else { self.shared.conversations.max(1) };
-        progress.advanced(Stage::Erasing, 0, total);
-        // What this node is about to write into inboxes is written before, and then erased there.
-        self.engine.flush_everything().await;
-        // What is damaged must not keep the rest from being erased.
-        let mut first_damage = self.search(&request, progress).await?;
-        // Also what an earlier one of the same kind left to do.
-        let mut erasures = self.engine.noted_erasures().await?.erasures;
-        erasures.retain(|noted| {
-            !noted.is_done() && noted.sender == sender && only.is_none_or(|id| id == noted.conversation)
-        });
-        let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
-        // First all that is in rows: the object store may not answer.
-        for erasure in &erasures {
-            match self.erase_in_rows(erasure).await {
-                Ok(messages) => report.messages += messages,
-                Err(error) if is_damage(&error) => {
-                    first_damage.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        for erasure in &erasures {
-            match self.erase_one(erasure).await {
-                Ok(part) => {
-                    report.messages += part.messages;
-                    report.segments_rewritten += part.segments_rewritten;
-                    report.segments_deleted += part.segments_deleted;
-                }
-                Err(error) if is_damage(&error) => {
-                    first_damage.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        report.took = started.elapsed();
-        first_damage.map_or(Ok(report), Err)
-    }
-
-    /// Makes the request durable. A request for one conversation erases nothing that is sent after
-    /// this call.
-    async fn accept(
-        &mut self,
-        conversation: Option<ConversationId>,
-        sender: Option<UserId>,
-        mut through: Option<Seq>,
-    ) -> Result<Request, ArchiveError> {
-        if let Some(id) = conversation {
-            self.must_exist(id).await?;
-            let head = self.engine.head(id).await?;
-            through = Some(through.map_or(head, |through| through.min(head)));
-        }
+    /// Makes the request durable.
+    pub(super) async fn accept_request(&mut self, scope: ErasureScope) -> Result<Request, ArchiveError> {
+        let ErasureScope { conversation, sender, through } = scope;
         let request = Request { conversation, sender, through };
-        self.go_on().await?;
         let (key, item) = (request.key(), Item::new().versioned(1));
         let put = self.engine.rows.put(Table::Conversations, &key, &item, Only::Always).await;
         put.map_err(StoreError::from)?;
         Ok(request)
     }
 
-    /// Writes a note for each conversation with content to erase, and deletes the request. Returns
-    /// the error of the first conversation that could not be searched.
-    pub(super) async fn search(
+    /// Writes the records one by one, then deletes the request.
+    pub(super) async fn note_all(
         &mut self,
         request: &Request,
-        progress: &dyn Progress,
-    ) -> Result<Option<ArchiveError>, ArchiveError> {
-        let mut first_damage = None;
-        let Request { conversation, sender, through } = request.clone();
-        let found = self.find(conversation, sender, through, &mut first_damage, progress).await?;
-        self.note(&found).await?;
-        let rows = &self.engine.rows;
-        rows.delete(Table::Conversations, &request.key(), Only::Always).await.map_err(StoreError::from)?;
-        Ok(first_damage)
-    }
-
-    async fn note(&mut self, erasures: &[Erasure]) -> Result<(), ArchiveError> {
-        for erasure in erasures {
+        found: &[Erasure],
+    ) -> Result<(), ArchiveError> {
+        for erasure in found {
             self.go_on().await?;
             let key = erasure.key();
             let there = self.engine.rows.get(Table::Conversations, &key).await.map_err(StoreError::from)?;
@@ -257,106 +185,68 @@ impl Job<'_> {
             let put = self.engine.rows.put(Table::Conversations, &key, &item, Only::Always).await;
             put.map_err(StoreError::from)?;
         }
+        let rows = &self.engine.rows;
+        rows.delete(Table::Conversations, &request.key(), Only::Always).await.map_err(StoreError::from)?;
         Ok(())
     }
 
-    /// In which conversations there is something to erase. One that was erased before stays out.
-    async fn find(
-        &mut self,
-        only: Option<ConversationId>,
-        sender: Option<UserId>,
-        through: Option<Seq>,
-        first_damage: &mut Option<ArchiveError>,
-        progress: &dyn Progress,
-    ) -> Result<Vec<Erasure>, ArchiveError> {
-        let mut found = Vec::new();
-        if let Some(id) = only {
-            let room = self.must_exist(id).await?;
-            found.extend(self.find_in(&room, &sender, through, first_damage).await?);
-            progress.advanced(Stage::Erasing, 1, 1);
-            return Ok(found);
-        }
-        let (mut after, mut done) = (None, 0);
-        loop {
-            let (mut rooms, next) = self.rooms(after.as_deref()).await?;
-            done += rooms.len() as u64;
-            if let Some(user) = &sender {
-                // Whoever was ever in a conversation has a row, also after leaving.
-                let keys = rooms.iter().map(|room| (Table::Members, Key::text(room.facts.id, user)));
-                let members = self.engine.rows.get_many(keys.collect()).await.map_err(StoreError::from)?;
-                let mut members = members.into_iter();
-                rooms.retain(|_| members.next().is_some_and(|member| member.is_some()));
-            }
-            for room in &rooms {
-                self.go_on().await?;
-                found.extend(self.find_in(room, &sender, through, first_damage).await?);
-            }
-            progress.advanced(Stage::Erasing, done, done.max(self.shared.conversations));
-            match next {
-                Some(_) => after = next,
-                None => return Ok(found),
-            }
-        }
+    /// Keeps the conversations of which the user was ever a member. A member that left keeps a row.
+    pub(super) async fn retain_conversations_of(
+        &self,
+        user: &UserId,
+        rooms: &mut Vec<RoomRow>,
+    ) -> Result<(), ArchiveError> {
+        let keys = rooms.iter().map(|room| (Table::Members, Key::text(room.facts.id, user)));
+        let members = self.engine.rows.get_many(keys.collect()).await.map_err(StoreError::from)?;
+        let mut members = members.into_iter();
+        rooms.retain(|_| members.next().is_some_and(|member| member.is_some()));
+        Ok(())
     }
 
-    /// The erasure of one conversation, if it has content to erase. A conversation that cannot be
-    /// searched counts as one with content, so that its note keeps the erasure pending.
-    async fn find_in(
+    /// Returns the erasure of one conversation, if it has content to erase. A conversation that
+    /// cannot be searched counts as one with content, so that its record keeps the erasure pending.
+    pub(super) async fn find_in(
         &self,
-        room: &RoomRow,
-        sender: &Option<UserId>,
-        through: Option<Seq>,
-        first_damage: &mut Option<ArchiveError>,
-    ) -> Result<Option<Erasure>, ArchiveError> {
-        let id = room.facts.id;
+        id: ConversationId,
+        scope: &ErasureScope,
+    ) -> Result<Search<Erasure>, ArchiveError> {
         let head = self.engine.head(id).await?;
-        let through = through.map_or(head, |through| through.min(head));
-        let erasure = Erasure::new(id, sender.clone(), through);
+        let through = scope.through.map_or(head, |through| through.min(head));
+        let erasure = Erasure::new(id, scope.sender.clone(), through);
         let mut is_needed = false;
         let visit = |seq, sender: &str, kind: ContentType| is_needed |= erasure.takes(seq, sender, &kind);
         match self.engine.each_writer(id, Seq::FIRST, through, visit).await.map_err(ArchiveError::from) {
-            Err(error) if is_damage(&error) => {
-                tracing::error!(conversation = %id, %error, "conversation is damaged; its erasure stays pending");
-                first_damage.get_or_insert(error);
-                Ok(Some(erasure))
-            }
+            Err(error) if is_damage(&error) => Ok(Search { erasure: Some(erasure), damage: Some(error) }),
             searched => {
                 searched?;
-                Ok(is_needed.then_some(erasure))
+                Ok(Search { erasure: is_needed.then_some(erasure), damage: None })
             }
         }
     }
 
-    /// Does all of it, also where some was done before. The note stays for the last look.
-    pub(super) async fn erase_one(&mut self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
-        let (rows, key) = (&self.engine.rows, erasure.key());
-        let Some(done_at) = erasure.done_at else {
-            let report = self.erase_content(erasure).await?;
-            let (through, now) = (erasure.through.get(), self.engine.clock.now());
-            let item = Item::new().count("through", through).number("done_at", now.millis()).versioned(2);
-            rows.put(Table::Conversations, &key, &item, Only::Always).await.map_err(StoreError::from)?;
-            return Ok(report);
-        };
+    /// Marks the record as done. It stays until the inboxes are checked once more.
+    pub(super) async fn mark_done(&mut self, erasure: &Erasure) -> Result<(), ArchiveError> {
+        let (through, now) = (erasure.through.get(), self.engine.clock.now());
+        let item = Item::new().count("through", through).number("done_at", now.millis()).versioned(2);
+        let put = self.engine.rows.put(Table::Conversations, &erasure.key(), &item, Only::Always).await;
+        put.map_err(StoreError::from)?;
+        Ok(())
+    }
+
+    /// Checks the inboxes once more, after other nodes have written all pending entries, and deletes
+    /// the record.
+    pub(super) async fn check_inboxes(&mut self, erasure: &Erasure) -> Result<(), ArchiveError> {
+        let Some(done_at) = erasure.done_at else { return Ok(()) };
         if self.engine.clock.now().millis().saturating_sub(done_at.millis()) > LAST_LOOK_MILLIS {
             self.erase_previews(erasure).await?;
+            let (rows, key) = (&self.engine.rows, erasure.key());
             rows.delete(Table::Conversations, &key, Only::Always).await.map_err(StoreError::from)?;
         }
-        Ok(EraseReport::default())
+        Ok(())
     }
 
-    pub(super) async fn erase_content(&mut self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
-        let id = erasure.conversation;
-        let mut report = EraseReport { messages: self.erase_in_rows(erasure).await?, ..Default::default() };
-        if self.must_exist(id).await?.way.has_cold {
-            self.vault()?;
-            self.must_be_in_place().await?;
-            self.erase_in_objects(erasure, &mut report).await?;
-        }
-        Ok(report)
-    }
-
-    /// What rows say, which needs no object store. Returns how many messages went.
-    pub(super) async fn erase_in_rows(&mut self, erasure: &Erasure) -> Result<u64, ArchiveError> {
+    /// Erases in the rows, without the object archive. Returns the number of erased messages.
+    pub(super) async fn erase_rows(&mut self, erasure: &Erasure) -> Result<u64, ArchiveError> {
         let id = erasure.conversation;
         let (mut erased, mut cold, mut next, mut attempts) = (0, 0, Seq::FIRST, 0);
         while next <= erasure.through {

@@ -1,27 +1,18 @@
 //! Giving messages their content from the archive.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use bluetick_archive::segment::Frame;
-use bluetick_archive::{FrameRef, SegmentName, VaultError};
+use bluetick_archive::jobs::fill::{FetchedBlock, FetchedBlocks};
+use bluetick_archive::{BlockRef, SegmentName};
 use bluetick_core::{ConversationId, Message, PageLimit, Seq, StoreError};
-use futures_util::future::join_all;
 
 use super::record::{Record, lose};
 use crate::cells::{Cell, Cold};
 use crate::engine::Engine;
 
-pub(super) const NO_ARCHIVE: &str =
-    "these messages are in an archive, and the settings name none (archive.engine)";
-
 /// How often rows are looked at again that may say something else by now.
 const LOOKS: usize = 4;
-
-/// Segments whose damage was told of.
-const TOLD_AT_MOST: usize = 10_000;
-
-type Fetched = Result<Arc<Frame>, VaultError>;
 
 /// Cells whose content cannot be had now, by their index, and why.
 #[derive(Debug)]
@@ -82,7 +73,7 @@ impl Engine {
         self.fill(cells).await?.map_or(Ok(()), |unfilled| Err(unfilled.error()))
     }
 
-    /// Each frame is fetched once, all side by side. What is damaged or gone is served without its content, as `lost`.
+    /// Each block is fetched once, all side by side. What is damaged or gone is served without its content, as `lost`.
     /// An object that is not what a row says may be so because the row says something else by now: then that is looked
     /// at.
     pub(crate) async fn fill(&self, cells: &mut [Cell]) -> Result<Option<Unfilled>, StoreError> {
@@ -90,26 +81,20 @@ impl Engine {
             if cells.iter().all(|cell| cell.cold.is_none()) {
                 return Ok(None);
             }
-            let frames = self.fetch(cells).await?;
-            let (mut away, mut why, mut stale) = (Vec::new(), None, Vec::new());
+            let store = self.archive_tag().await?;
+            let wanted: Vec<_> = cells.iter().filter_map(|cell| wanted_of(cell, store)).collect();
+            let blocks = FetchedBlocks::fetch(self.archive.object_archive.as_deref(), wanted).await;
+            let (mut unavailable, mut stale) = (Vec::new(), Vec::new());
             for (index, cell) in cells.iter_mut().enumerate() {
-                let Some(Cold { place, .. }) = cell.cold else { continue };
-                let is_its = |(of, frame, _): &&(SegmentName, FrameRef, Fetched)| {
-                    place.is_in(of) && *frame == place.frame && of.conversation == cell.message.conversation
-                };
-                let Some((name, _, fetched)) = frames.iter().find(is_its) else { continue };
-                match fetched {
-                    Ok(frame) => {
-                        cell.cold = None;
-                        let record = frame.record(place.index as usize).and_then(Record::decode);
-                        let message = Arc::make_mut(&mut cell.message);
-                        self.put_content(message, name, record);
+                let Some((name, block)) = wanted_of(cell, store) else { continue };
+                match blocks.get(&name, &block) {
+                    FetchedBlock::Content(block) => {
+                        let Some(Cold { place, .. }) = cell.cold.take() else { continue };
+                        let record = block.record(place.index as usize).and_then(Record::decode);
+                        self.put_content(Arc::make_mut(&mut cell.message), &name, record);
                     }
-                    Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => stale.push(index),
-                    Err(VaultError::Unavailable(reason) | VaultError::Settings(reason)) => {
-                        away.push(index);
-                        why.get_or_insert_with(|| reason.clone());
-                    }
+                    FetchedBlock::Missing | FetchedBlock::Damaged => stale.push(index),
+                    FetchedBlock::Unavailable => unavailable.push(index),
                 }
             }
             let moved = self.look_again(cells, &stale).await?;
@@ -121,38 +106,15 @@ impl Engine {
                 }
             }
             if moved.is_empty() {
-                for (name, _, fetched) in &frames {
-                    if let Err(error @ (VaultError::Missing { .. } | VaultError::Damaged { .. })) = fetched {
-                        self.tell_of_damage(name, error);
-                    }
-                }
-                return Ok(why.map(|why| Unfilled { cells: away, why }));
+                blocks.log_damage(&self.archive.state);
+                let unfilled = |why| Unfilled { cells: unavailable, why };
+                return Ok(blocks.why_unavailable().map(unfilled));
             }
         }
         let cells = cells.iter().enumerate().filter(|(_, cell)| cell.cold.is_some()).map(|(index, _)| index);
         let cells: Vec<_> = cells.collect();
         let why = "these messages are being moved".to_owned();
         Ok((!cells.is_empty()).then_some(Unfilled { cells, why }))
-    }
-
-    async fn fetch(&self, cells: &[Cell]) -> Result<Vec<(SegmentName, FrameRef, Fetched)>, StoreError> {
-        let store = self.archive_tag().await?;
-        let mut wanted: Vec<(SegmentName, FrameRef)> = Vec::new();
-        for cell in cells {
-            let Some(Cold { place, .. }) = &cell.cold else { continue };
-            let frame = (place.segment(store, cell.message.conversation), place.frame);
-            if !wanted.contains(&frame) {
-                wanted.push(frame);
-            }
-        }
-        let fetches = wanted.into_iter().map(|(name, frame)| async move {
-            let fetched = match &self.archive.vault {
-                Some(vault) => vault.frame(&name, frame).await,
-                None => Err(VaultError::Settings(NO_ARCHIVE.to_owned())),
-            };
-            (name, frame, fetched)
-        });
-        Ok(join_all(fetches).await)
     }
 
     /// Reads these rows again. Those that say something else by now take the place of what was read before, and are
@@ -175,26 +137,23 @@ impl Engine {
         Ok(moved)
     }
 
-    /// The frame is what was written, and yet it is looked at whether it holds this very message.
+    /// The block is what was written, and yet it is looked at whether it holds this very message.
     fn put_content(&self, message: &mut Message, name: &SegmentName, record: Option<Record<'_>>) {
         match record.filter(|record| record.is_of(message)) {
             Some(record) => record.give_to(message),
             None => {
                 let seq = message.seq;
-                self.tell_of_damage(name, &format_args!("{name} holds something else for seq {seq}"));
+                self.archive
+                    .state
+                    .log_damage(name, &format_args!("{name} holds something else for seq {seq}"));
                 lose(message);
             }
         }
     }
+}
 
-    /// Once for each segment: whoever scrolls through it would fill the log.
-    fn tell_of_damage(&self, name: &SegmentName, what: &dyn std::fmt::Display) {
-        let mut told = self.archive.told_damaged.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= TOLD_AT_MOST {
-            told.clear();
-        }
-        if told.insert(*name) {
-            tracing::error!(%what, "messages cannot be read from the archive");
-        }
-    }
+/// Returns the block with the content of an archived message.
+fn wanted_of(cell: &Cell, store: [u8; 8]) -> Option<(SegmentName, BlockRef)> {
+    let place = cell.cold.as_ref()?.place;
+    Some((place.segment(store, cell.message.conversation), place.block))
 }

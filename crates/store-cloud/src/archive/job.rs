@@ -3,11 +3,11 @@
 //!
 //! A holder that is slow finds out when it renews, and looks at its clock before each write. Every write of a row is on a
 //! condition besides, and no two jobs put objects under the same name; so what is late all the same does no harm. Only
-//! deleting an object has no condition: see [`sweep`](super::sweep).
+//! deleting an object has no condition: see [`rows`](super::rows).
 
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{SegmentName, Vault, VaultError};
+use bluetick_archive::{SegmentName, jobs};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, Seq, StoreError, Timestamp};
@@ -46,6 +46,10 @@ pub(super) struct Job<'a> {
     lease_version: u64,
     turn: Turn,
     renewed: Instant,
+    /// The number of conversations in this walk that a restore keeps hot.
+    pub kept_hot_seen: u64,
+    /// The conversation that is being restored and already marked.
+    pub restoring: Option<ConversationId>,
     _here: MutexGuard<'a, ()>,
 }
 
@@ -71,22 +75,14 @@ pub(super) struct Stored {
 }
 
 impl Stored {
+    /// Returns whether the row refers to this object.
+    pub fn is_in(&self, name: &SegmentName) -> bool {
+        self.cell.cold.as_ref().is_some_and(|cold| cold.place.is_in(name))
+    }
+
     pub fn seq(&self) -> Seq {
         self.cell.seq()
     }
-}
-
-/// What a failure of the object store means for a job.
-pub(super) fn in_vault(error: VaultError) -> ArchiveError {
-    match error {
-        VaultError::Missing { .. } | VaultError::Damaged { .. } => ArchiveError::Damaged(error.to_string()),
-        VaultError::Unavailable(_) | VaultError::Settings(_) => ArchiveError::Unavailable(error.to_string()),
-    }
-}
-
-/// Something that lies there is not what was written, as opposed to not being within reach.
-pub(super) fn is_damage(error: &ArchiveError) -> bool {
-    matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
 }
 
 fn in_rows(error: impl Into<StoreError>) -> ArchiveError {
@@ -113,6 +109,8 @@ impl Engine {
             lease_version,
             turn,
             renewed,
+            kept_hot_seen: 0,
+            restoring: None,
             _here: here,
         })
     }
@@ -144,11 +142,7 @@ impl Engine {
     }
 }
 
-impl<'a> Job<'a> {
-    pub fn vault(&self) -> Result<&'a Vault, ArchiveError> {
-        self.engine.archive.vault.as_deref().ok_or(ArchiveError::Off)
-    }
-
+impl Job<'_> {
     /// Between the steps of a job.
     pub async fn go_on(&mut self) -> Result<(), ArchiveError> {
         if self.engine.is_closed() {
@@ -194,17 +188,6 @@ impl<'a> Job<'a> {
         let value = outcome?;
         written?;
         Ok(value)
-    }
-
-    /// Fails where rows refer to segments and the settings name another place than the one they were put into. Asked
-    /// before anything is put or swept.
-    pub async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
-        match &self.engine.archive.vault {
-            Some(vault) if self.shared.cold.segments > 0 => {
-                vault.must_hold(self.store).await.map_err(in_vault)
-            }
-            _ => Ok(()),
-        }
     }
 
     pub async fn must_exist(&self, id: ConversationId) -> Result<RoomRow, ArchiveError> {
@@ -301,8 +284,8 @@ impl<'a> Job<'a> {
         way.map(|way| way.names_raised).ok_or(ArchiveError::NoSuchConversation)
     }
 
-    pub async fn delete(&self, name: &SegmentName) -> Result<(), ArchiveError> {
+    pub async fn delete_object(&self, name: &SegmentName) -> Result<(), ArchiveError> {
         self.turn.must_last(&*self.engine.clock)?;
-        self.vault()?.delete(name).await.map_err(in_vault)
+        jobs::object_archive(self)?.delete(name).await.map_err(ArchiveError::from)
     }
 }

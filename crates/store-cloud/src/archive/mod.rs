@@ -11,101 +11,58 @@ mod erase;
 mod fill;
 mod job;
 mod move_out;
-mod place;
+mod objects;
 mod record;
 mod restore;
 mod retention;
 mod rewrite;
+mod rows;
 mod shared;
-mod sweep;
 mod verify;
 mod way;
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_archive::{ArchiveSettings, SegmentName, Vault};
+use bluetick_archive::jobs::state::{ArchiverState, LastRun};
+use bluetick_archive::{ArchiveSettings, ObjectArchive, jobs};
 use bluetick_core::ports::{
     Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase, EraseReport, Progress, Random,
     RestoreReport, RunReport, SystemRandom, VerifyReport,
 };
-use bluetick_core::{ConversationId, StoreError, Timestamp};
+use bluetick_core::{ConversationId, StoreError};
 use tokio::sync::OnceCell;
 
-use self::job::{Job, is_damage};
-pub(crate) use self::place::ColdPlace;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::record::Record;
 pub(crate) use self::record::content_hash;
 pub(crate) use self::way::Way;
 use crate::engine::{CloudStore, Engine};
 use crate::people::in_common;
+pub(crate) use bluetick_archive::SegmentRef;
 
 /// What a node remembers about the archive.
-pub(crate) struct Archivist {
-    pub vault: Option<Arc<Vault>>,
+pub(crate) struct Archiver {
+    pub object_archive: Option<Arc<ObjectArchive>>,
     pub settings: ArchiveSettings,
     /// Which store the objects are of, the same for all nodes.
     tag: OnceCell<[u8; 8]>,
     /// Held by the one job that runs here.
     job: tokio::sync::Mutex<()>,
-    moved_messages: AtomicU64,
-    moved_segments: AtomicU64,
-    runs: AtomicU64,
-    failed_runs: AtomicU64,
-    last: Mutex<Last>,
-    told_damaged: Mutex<HashSet<SegmentName>>,
-}
-
-/// The last run that this node knows of.
-#[derive(Clone, Default)]
-struct Last {
-    at: Option<Timestamp>,
-    paused: Option<String>,
+    pub state: ArchiverState,
 }
 
 /// The shared text that says which store this is.
 const TAG: &str = "archive-store";
 
-impl Archivist {
-    pub fn new(vault: Option<Arc<Vault>>, settings: ArchiveSettings) -> Archivist {
-        Archivist {
-            vault,
+impl Archiver {
+    pub fn new(object_archive: Option<Arc<ObjectArchive>>, settings: ArchiveSettings) -> Archiver {
+        Archiver {
+            object_archive,
             settings,
             tag: OnceCell::new(),
             job: tokio::sync::Mutex::default(),
-            moved_messages: AtomicU64::new(0),
-            moved_segments: AtomicU64::new(0),
-            runs: AtomicU64::new(0),
-            failed_runs: AtomicU64::new(0),
-            last: Mutex::default(),
-            told_damaged: Mutex::default(),
-        }
-    }
-
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn counters(&self) -> ArchiveCounters {
-        let vault = self.vault.as_ref().map(|vault| vault.counters()).unwrap_or_default();
-        let last = self.last().clone();
-        ArchiveCounters {
-            moved_messages: self.moved_messages.load(Ordering::Relaxed),
-            moved_segments: self.moved_segments.load(Ordering::Relaxed),
-            frame_reads: vault.frame_reads,
-            frame_reads_from_memory: vault.from_memory,
-            fetches: vault.fetches,
-            fetched_bytes: vault.fetched_bytes,
-            failed_fetches: vault.failed_fetches,
-            damaged_frames: vault.damaged,
-            runs: self.runs.load(Ordering::Relaxed),
-            failed_runs: self.failed_runs.load(Ordering::Relaxed),
-            last_run_at: last.at,
-            paused: last.paused,
+            state: ArchiverState::default(),
         }
     }
 }
@@ -122,7 +79,7 @@ impl Archive for CloudStore {
 
     async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
         let mut job = self.engine.begin_job().await?;
-        let outcome = job.verify(&*progress).await;
+        let outcome = jobs::verify(&mut job, &*progress).await;
         job.end(outcome).await
     }
 
@@ -132,18 +89,19 @@ impl Archive for CloudStore {
         progress: Arc<dyn Progress>,
     ) -> Result<RestoreReport, ArchiveError> {
         let mut job = self.engine.begin_job().await?;
-        let outcome = job.restore(conversation, &*progress).await;
+        let outcome = jobs::restore(&mut job, conversation, &*progress).await;
         job.end(outcome).await
     }
 
     async fn erase(&self, erase: Erase, progress: Arc<dyn Progress>) -> Result<EraseReport, ArchiveError> {
         let mut job = self.engine.begin_job().await?;
-        let outcome = job.erase(&erase, &*progress).await;
+        let outcome = jobs::erase(&mut job, &erase, &*progress).await;
         job.end(outcome).await
     }
 
     fn counters(&self) -> ArchiveCounters {
-        self.engine.archive.counters()
+        let archive = &self.engine.archive;
+        archive.state.counters(archive.object_archive.as_deref())
     }
 }
 
@@ -164,9 +122,14 @@ impl Engine {
 
     async fn archive_status(&self) -> Result<ArchiveStatus, ArchiveError> {
         let ((shared, _), noted) = (self.read_shared().await?, self.noted_erasures().await?);
-        *self.archive.last() = Last { at: shared.last_run_at, paused: shared.paused.clone() };
+        let last_run = LastRun { at: shared.last_run_at, paused: shared.paused.clone() };
+        self.archive.state.set_last_run(last_run);
         Ok(ArchiveStatus {
-            place: self.archive.vault.as_ref().map_or_else(String::new, |vault| vault.place()),
+            place: self
+                .archive
+                .object_archive
+                .as_ref()
+                .map_or_else(String::new, |object_archive| object_archive.place()),
             cold: shared.cold,
             // What the tables take is the engine's to say.
             hot_file_bytes: 0,
@@ -182,80 +145,7 @@ impl Engine {
         progress: &dyn Progress,
     ) -> Result<RunReport, ArchiveError> {
         let mut job = self.begin_job().await?;
-        if let Some(only) = request.only
-            && let Err(error) = job.must_exist(only).await
-        {
-            return job.end(Err(error)).await;
-        }
-        self.archive.runs.fetch_add(1, Ordering::Relaxed);
-        let outcome = job.run(request, progress).await;
-        let paused = match &outcome {
-            Ok(_) | Err(ArchiveError::Stopped) => Some(None),
-            // Nothing was to be done, and nothing was; or somebody else does it.
-            Err(ArchiveError::Off | ArchiveError::Busy) => None,
-            Err(error) => {
-                self.archive.failed_runs.fetch_add(1, Ordering::Relaxed);
-                Some(Some(error.to_string()))
-            }
-        };
-        if let Some(paused) = paused {
-            let at = Some(self.clock.now());
-            *self.archive.last() = Last { at, paused: paused.clone() };
-            (job.shared.last_run_at, job.shared.paused) = (at, paused);
-        }
+        let outcome = jobs::run(&mut job, request, progress).await;
         job.end(outcome).await
-    }
-}
-
-impl Job<'_> {
-    async fn run(
-        &mut self,
-        request: &ArchiveRun,
-        progress: &dyn Progress,
-    ) -> Result<RunReport, ArchiveError> {
-        let started = Instant::now();
-        self.must_be_in_place().await?;
-        let mut report = RunReport::default();
-        let mut has_work = self.engine.archive.vault.is_some();
-        let requests = self.engine.noted_erasures().await?.requests;
-        if !requests.is_empty() {
-            has_work = true;
-            self.engine.flush_everything().await;
-        }
-        for request in &requests {
-            match self.search(request, progress).await {
-                Ok(None) => {}
-                // Damage in one erasure must not block the other work.
-                Ok(Some(error)) => tracing::error!(%error, "erasure search incomplete"),
-                Err(error) if is_damage(&error) => tracing::error!(%error, "erasure cannot be resumed"),
-                Err(error) => return Err(error),
-            }
-        }
-        for erasure in self.engine.noted_erasures().await?.erasures {
-            has_work = true;
-            match self.erase_one(&erasure).await {
-                Ok(erased) => report.erased_messages += erased.messages,
-                // It stays noted, and must not keep everything else from being done.
-                Err(error) if is_damage(&error) => {
-                    tracing::error!(conversation = %erasure.conversation, %error, "an erasure cannot be finished");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if self.engine.archive.settings.retention_seconds > 0 {
-            has_work = true;
-            report.erased_messages += self.expire(request.only, progress).await?;
-        }
-        if !has_work {
-            return Err(ArchiveError::Off);
-        }
-        if self.engine.archive.vault.is_some() {
-            self.move_out(request, progress, &mut report).await?;
-            if request.only.is_some() || self.is_time_to_sweep() {
-                report.orphans_swept = self.sweep(request.only, progress).await?;
-            }
-        }
-        report.took = started.elapsed();
-        Ok(report)
     }
 }

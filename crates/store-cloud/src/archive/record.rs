@@ -3,13 +3,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bluetick_archive::segment::{self, Sealed};
-use bluetick_archive::{FRAME_MESSAGES, FRAME_RAW_BYTES, SegmentName};
 use bluetick_core::{ContentType, Message, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::place::ColdPlace;
 use crate::cells::Cell;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,40 +98,4 @@ pub(crate) fn content_hash(message: &Message, content: &str) -> Arc<str> {
     }
     let digest: [u8; 32] = hasher.finalize().into();
     digest[..16].iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")).into()
-}
-
-/// A sealed segment, and where in it each message lies.
-pub(crate) struct Laid {
-    pub sealed: Sealed,
-    pub places: Vec<ColdPlace>,
-}
-
-/// Puts records together into frames and these into a segment.
-pub(crate) fn lay_out(name: &SegmentName, records: &[Vec<u8>]) -> Laid {
-    let mut frames: Vec<Vec<&[u8]>> = Vec::new();
-    let mut within = Vec::with_capacity(records.len());
-    let mut bytes = 0;
-    for record in records {
-        let is_full =
-            frames.last().is_none_or(|frame| frame.len() >= FRAME_MESSAGES || bytes >= FRAME_RAW_BYTES);
-        if is_full {
-            frames.push(Vec::new());
-            bytes = 0;
-        }
-        let number = frames.len() - 1;
-        let frame = &mut frames[number];
-        within.push((number, u32::try_from(frame.len()).expect("a frame has few messages")));
-        frame.push(record);
-        bytes += record.len();
-    }
-    let sealed = segment::seal(name, &frames);
-    let place = |(number, index): (usize, u32)| ColdPlace {
-        first: name.first,
-        last: name.last,
-        revision: name.revision,
-        frame: sealed.frames[number],
-        index,
-    };
-    let places = within.into_iter().map(place).collect();
-    Laid { sealed, places }
 }

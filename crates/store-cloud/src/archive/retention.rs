@@ -1,79 +1,14 @@
-//! Erasing what is past its retention. A segment goes as a whole: rewriting it for each message would cost more than it
-//! holds.
+//! Finds the messages past their retention. A segment expires as a whole: rewriting it for each
+//! message costs more than it holds.
 
-use bluetick_core::ports::{ArchiveError, Progress, Stage};
+use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
-use super::erase::Erasure;
-use super::fill::NO_ARCHIVE;
-use super::job::{Job, is_damage};
-use crate::memberships::RoomRow;
+use super::job::Job;
 
 impl Job<'_> {
-    /// Returns how many messages were erased.
-    pub(super) async fn expire(
-        &mut self,
-        only: Option<ConversationId>,
-        progress: &dyn Progress,
-    ) -> Result<u64, ArchiveError> {
-        let seconds = self.engine.archive.settings.retention_seconds;
-        let millis = i64::try_from(seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
-        let now = self.engine.clock.now();
-        let before = Timestamp::from_millis(now.millis().saturating_sub(millis));
-        let (mut erased, mut done, mut after, mut unavailable) = (0, 0, None, None);
-        loop {
-            let (rooms, next) = match only {
-                Some(id) => (vec![self.must_exist(id).await?], None),
-                None => self.rooms(after.as_deref()).await?,
-            };
-            for room in rooms {
-                self.go_on().await?;
-                done += 1;
-                match self.expire_one(&room, before, unavailable.is_none()).await {
-                    Ok(messages) => erased += messages,
-                    // The others go all the same.
-                    Err(error) if is_damage(&error) => {
-                        let conversation = room.facts.id;
-                        tracing::error!(%conversation, %error, "what is past its retention cannot be erased");
-                    }
-                    // What is in rows goes all the same, without asking again and again.
-                    Err(error @ ArchiveError::Unavailable(_)) => {
-                        unavailable.get_or_insert(error);
-                    }
-                    Err(ArchiveError::Off) => {
-                        unavailable.get_or_insert(ArchiveError::Unavailable(NO_ARCHIVE.to_owned()));
-                    }
-                    Err(error) => return Err(error),
-                }
-                progress.advanced(Stage::Erasing, done, done.max(self.shared.conversations));
-            }
-            match next {
-                Some(_) => after = next,
-                None => return unavailable.map_or(Ok(erased), Err),
-            }
-        }
-    }
-
-    async fn expire_one(
-        &mut self,
-        room: &RoomRow,
-        before: Timestamp,
-        asks_archive: bool,
-    ) -> Result<u64, ArchiveError> {
-        let id = room.facts.id;
-        let Some(through) = self.expired(id, room.way.expired_through, before).await? else { return Ok(0) };
-        let erasure = Erasure::new(id, None, through);
-        if !asks_archive {
-            return self.erase_in_rows(&erasure).await;
-        }
-        let erased = self.erase_content(&erasure).await?.messages;
-        let done = |way: &mut super::Way| way.expired_through = way.expired_through.max(through);
-        self.engine.change_way(id, done).await?;
-        Ok(erased)
-    }
-
-    /// Up to where a conversation is past its retention and not erased yet.
-    async fn expired(
+    /// Returns the last seq that is past its retention and not erased yet.
+    pub(super) async fn expired_through(
         &self,
         id: ConversationId,
         done: Seq,

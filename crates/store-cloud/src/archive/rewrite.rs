@@ -1,49 +1,47 @@
-//! Objects after an erasure: each holds the content of those messages alone whose rows still refer to it.
+//! Rewrites an object after an erasure. The new object holds only the content of messages whose rows
+//! refer to it.
 
-use bluetick_archive::{FrameRef, SegmentName, VaultError, segment};
+use bluetick_archive::jobs::layout::Layout;
+use bluetick_archive::jobs::{ErasureEffect, Salvaged};
+use bluetick_archive::{BlockRef, SegmentName, segment};
 use bluetick_core::ContentType;
-use bluetick_core::ports::{ArchiveError, ColdCount, EraseReport};
+use bluetick_core::ports::{ArchiveError, ColdCount};
 
 use super::erase::{Erasure, changed_meanwhile};
-use super::job::{Job, Stored, in_vault};
-use super::move_out::laid_out;
+use super::job::{Job, Stored};
 use super::record::Record;
+use super::rows::RangeRows;
 use crate::cells::{Cell, Cold};
 
 impl Job<'_> {
-    /// Goes by the objects, not by the rows: what an interrupted run left is among them.
-    pub(super) async fn erase_in_objects(
-        &mut self,
+    /// Returns the effect of the erasure on one object. The rows are erased already.
+    pub(super) async fn look_at(
+        &self,
+        name: &SegmentName,
         erasure: &Erasure,
-        report: &mut EraseReport,
-    ) -> Result<(), ArchiveError> {
-        let id = erasure.conversation;
-        let objects = self.objects_of(id).await?;
-        for (old, bytes) in objects.into_iter().filter(|(name, _)| name.first <= erasure.through) {
-            self.go_on().await?;
-            let rows = self.all_stored(id, old.first, old.last).await?;
-            let is_its = |row: &&Stored| row.cell.cold.as_ref().is_some_and(|cold| cold.place.is_in(&old));
-            if rows.iter().filter(is_its).count() == 0 {
-                let others: Vec<_> =
-                    rows.into_iter().filter(|row| !erasure.took(&row.cell.message)).collect();
-                self.delete_now(&old, &others).await?;
-                report.segments_deleted += 1;
-                self.shared.subtract_unread(bytes);
-            } else if rows.iter().any(|row| erasure.took(&row.cell.message)) {
-                self.rewrite(&old, &rows).await?;
-                report.segments_rewritten += 1;
-            }
-        }
-        Ok(())
+    ) -> Result<ErasureEffect<RangeRows>, ArchiveError> {
+        let rows = self.all_stored(name.conversation, name.first, name.last).await?;
+        let is_affected = rows.iter().any(|row| erasure.took(&row.cell.message));
+        let (own, mut others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_in(name));
+        Ok(if own.is_empty() {
+            // The erasure has just raised the versions of the rows that it took.
+            others.retain(|row| !erasure.took(&row.cell.message));
+            ErasureEffect::NothingLeft { segment: RangeRows { own, others }, messages: 0 }
+        } else if is_affected {
+            ErasureEffect::Rewrite { segment: RangeRows { own, others }, messages: 0 }
+        } else {
+            ErasureEffect::Unaffected
+        })
     }
 
-    async fn rewrite(&mut self, old: &SegmentName, rows: &[Stored]) -> Result<(), ArchiveError> {
-        // What cannot be read cannot be kept either: erasing is not to wait for a repair that may never come.
-        let object = match self.vault()?.segment(old).await {
-            Ok(object) => object,
-            Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => bytes::Bytes::new(),
-            Err(error) => return Err(in_vault(error)),
-        };
+    /// Returns the records of all rows in the range. Content that cannot be read is marked as lost.
+    pub(super) fn salvage_range(
+        old: &SegmentName,
+        segment: RangeRows,
+        object: &[u8],
+    ) -> Result<Salvaged<RangeRows>, ArchiveError> {
+        let mut rows: Vec<&Stored> = segment.own.iter().chain(&segment.others).collect();
+        rows.sort_by_key(|row| row.seq());
         if rows.len() as u64 != old.count() {
             return Err(changed_meanwhile(old.conversation));
         }
@@ -52,51 +50,53 @@ impl Job<'_> {
             let place = row.cell.cold.as_ref().map(|cold| cold.place).filter(|place| place.is_in(old));
             let Some(place) = place else {
                 // Its content is in the row, in another object, or nowhere.
-                records.push(Record::of(&bare(&row.cell)).encode());
+                records.push(vec![Record::of(&bare(&row.cell)).encode()]);
                 continue;
             };
-            let frame = frame_in(&object, &place.frame);
-            let kept = frame.as_ref().and_then(|frame| frame.record(place.index as usize));
+            let block = block_in(object, &place.block);
+            let kept = block.as_ref().and_then(|block| block.record(place.index as usize));
             let kept = kept
                 .filter(|kept| Record::decode(kept).is_some_and(|record| record.is_of(&row.cell.message)));
             match kept {
-                Some(kept) => records.push(kept.to_vec()),
+                Some(kept) => records.push(vec![kept.to_vec()]),
                 None => {
                     lost += 1;
-                    records.push(Record::of(&row.cell).lost().encode());
+                    records.push(vec![Record::of(&row.cell).lost().encode()]);
                 }
             }
         }
-        if lost > 0 {
-            tracing::error!(segment = %old, lost, "messages of a damaged segment are lost for good");
-        }
-        // A name of its own for each: an attempt that was interrupted may have left two objects of one range, and rows
-        // that refer to both.
-        let revision = self.raise_names(old.conversation).await?;
-        let name = SegmentName { revision, ..*old };
-        let laid = laid_out(name, records).await?;
-        self.go_on().await?;
-        self.vault()?.put(&name, laid.sealed.bytes.clone()).await.map_err(in_vault)?;
-        let (mut flipped, mut others) = (Vec::new(), Vec::new());
-        for (row, place) in rows.iter().zip(laid.places) {
-            if let Some(cold) = row.cell.cold.as_ref().filter(|cold| cold.place.is_in(old)) {
-                let cold = Some(Cold { place, ..cold.clone() });
-                flipped.push(Stored { version: row.version, cell: Cell { cold, ..row.cell.clone() } });
-            } else if row.cell.message.content_type != ContentType::Erased {
-                others.push(row.clone());
-            }
-        }
+        Ok(Salvaged { records, lost, rows: segment })
+    }
+
+    /// Makes the rows refer to the rewritten object. Returns the rows that may still be changed by a
+    /// late writer.
+    pub(super) async fn flip_range(
+        &mut self,
+        segment: RangeRows,
+        name: &SegmentName,
+        layout: &Layout,
+        old_bytes: u64,
+    ) -> Result<RangeRows, ArchiveError> {
+        let RangeRows { own, mut others } = segment;
+        let flipped = own.iter().filter_map(|row| {
+            let index = usize::try_from(row.seq().distance_from(name.first)).ok()?;
+            let (place, cold) = (*layout.refs.get(index)?, row.cell.cold.clone()?);
+            let cold = Some(Cold { place, ..cold });
+            Some(Stored { version: row.version, cell: Cell { cold, ..row.cell.clone() } })
+        });
+        let flipped: Vec<Stored> = flipped.collect();
         if self.change(&flipped).await?.contains(&false) {
-            return Err(changed_meanwhile(old.conversation));
+            return Err(changed_meanwhile(name.conversation));
         }
         self.shared.add(&ColdCount {
             segments: 1,
             messages: 0,
-            bytes: laid.sealed.bytes.len() as u64,
-            raw_bytes: laid.sealed.raw_bytes,
+            bytes: layout.sealed.bytes.len() as u64,
+            raw_bytes: layout.sealed.raw_bytes,
         });
-        self.shared.subtract_unread(object.len() as u64);
-        self.delete_now(old, &others).await
+        self.shared.subtract_unread(old_bytes);
+        others.retain(|row| row.cell.message.content_type != ContentType::Erased);
+        Ok(RangeRows { own: Vec::new(), others })
     }
 }
 
@@ -106,8 +106,8 @@ fn bare(cell: &Cell) -> Cell {
     cell
 }
 
-fn frame_in(object: &[u8], frame: &FrameRef) -> Option<segment::Frame> {
-    let start = usize::try_from(frame.offset).ok()?;
-    let bytes = object.get(start..start.checked_add(frame.length as usize)?)?;
-    segment::decode_frame(bytes, frame).ok()
+fn block_in(object: &[u8], block: &BlockRef) -> Option<segment::Block> {
+    let start = usize::try_from(block.offset).ok()?;
+    let bytes = object.get(start..start.checked_add(block.length as usize)?)?;
+    segment::decode_block(bytes, block).ok()
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bluetick_archive::jobs::state::add;
 use bluetick_core::ports::ColdCount;
 use bluetick_core::{StoreError, Timestamp};
 
@@ -96,13 +97,6 @@ impl Shared {
         let raw_bytes = (raw_bytes as f64 * share) as u64;
         self.subtract(&ColdCount { segments: 1, messages: 0, bytes, raw_bytes });
     }
-}
-
-pub(super) fn add(sum: &mut ColdCount, count: &ColdCount) {
-    sum.segments += count.segments;
-    sum.messages += count.messages;
-    sum.bytes += count.bytes;
-    sum.raw_bytes += count.raw_bytes;
 }
 
 pub(super) fn key() -> crate::rows::Key {

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bluetick_archive::object_store::memory::InMemory;
 use bluetick_archive::object_store::path::Path;
 use bluetick_archive::object_store::{ObjectStore, ObjectStoreExt};
-use bluetick_archive::{ArchiveSettings, Vault, segment};
+use bluetick_archive::{ArchiveSettings, ObjectArchive, segment};
 use bluetick_core::ports::{
     AddMembers, Append, Appended, Archive, ArchiveError, ArchiveRun, Creation, NewConversation, NoListener,
     NoProgress, RunReport, Store,
@@ -175,14 +175,14 @@ pub fn small() -> ArchiveSettings {
 
 impl World {
     pub fn node(&self) -> Node {
-        self.node_with(small(), Some(self.vault()))
+        self.node_with(small(), Some(self.object_archive()))
     }
 
-    pub fn vault(&self) -> Vault {
-        Vault::over(self.objects.clone(), "test", 1 << 20)
+    pub fn object_archive(&self) -> ObjectArchive {
+        ObjectArchive::over(self.objects.clone(), "test", 1 << 20)
     }
 
-    pub fn node_with(&self, archive: ArchiveSettings, vault: Option<Vault>) -> Node {
+    pub fn node_with(&self, archive: ArchiveSettings, object_archive: Option<ObjectArchive>) -> Node {
         let number = self.nodes.fetch_add(1, Ordering::SeqCst);
         let node = NodeId::new(format!("node-{number}"));
         let wire = Arc::new(Wire {
@@ -210,7 +210,7 @@ impl World {
                 flush_interval_ms: 3_600_000,
                 ..Default::default()
             },
-            vault: vault.map(Arc::new),
+            object_archive: object_archive.map(Arc::new),
             archive,
         });
         Node { store, wire }

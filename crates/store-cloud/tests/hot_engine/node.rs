@@ -35,7 +35,7 @@ impl Node {
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
             settings,
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
         });
         Node { store: Arc::new(store) }

@@ -256,7 +256,7 @@ impl Town {
             clock: Arc::new(SystemClock),
             epoch: Epoch::FIRST,
             settings: self.settings(),
-            vault: None,
+            object_archive: None,
             archive: ArchiveSettings::default(),
         });
         Node { store: Arc::new(store), recorder, way }

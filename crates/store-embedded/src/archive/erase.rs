@@ -1,49 +1,34 @@
-//! Permanent deletion of content. An erasure is recorded first, so that a crash cannot leave it
-//! half done. The archiver then removes the content from the chunks and inbox rows, then from the
-//! segments, and deletes the record last.
+//! Erases content in the chunks and inbox rows, and keeps the durable records of erasures.
 //!
-//! A segment also holds messages that stay, so it is rewritten under a new revision
-//! ([`super::rewrite`]). A segment without remaining content is deleted. [`super::requests`]
-//! describes how an accepted erasure survives a crash. ([ADR
-//! 12](../../../../docs/adr/0012-erasure.md), [ADR
-//! 25](../../../../docs/adr/0025-erasure-and-dedupe-by-store-time.md))
+//! Beside the request and the erasure records, the *mark* that files may still hold erased content
+//! records the remaining work. The transaction that replaces the request sets it. The archiver
+//! clears it after scrubbing the log and rewriting the tables.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use bluetick_archive::VaultError;
-use bluetick_core::ports::{ArchiveError, Erase, EraseReport, EraseScope, Progress, Stage};
+use bluetick_archive::is_damage;
+use bluetick_archive::jobs::{ErasureScope, Reason, Search};
+use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ContentType, ConversationId, Seq};
 
+use super::Archiver;
 use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
-use super::rewrite::{Salvaged, flip, rewrite, salvage, without_content};
-use super::{ArchiveStep, Archivist, in_vault, is_damage};
+use super::rewrite::without_content;
 use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
 use crate::codec::chunk::{self, ChunkEntry, Header, Packer};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
-use crate::tables::{ChunkKey, Engine, HotChunk, Tables, TablesError, Update};
+use crate::tables::{ChunkKey, Engine, HotChunk, RequestKey, Tables, TablesError, Update};
 
 /// Rewritten chunk bytes after which a transaction ends. Bounds the memory of one transaction.
 const TRANSACTION_BYTES: usize = 2 << 20;
 
-/// Why content is erased.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// The operator requested the erasure: no file may keep any byte of the content.
-    Asked,
-    /// The retention period has ended. The freed pages are reused, not overwritten at once.
-    Expired,
-}
-
-impl Reason {
-    /// Marks that files may hold the content that was just removed from the rows.
-    fn mark(self, update: &mut Update<'_>) -> Result<(), TablesError> {
-        match self {
-            Reason::Asked => update.mark_erased_pages(),
-            Reason::Expired => update.mark_expired_pages(),
-        }
+/// Marks that files may hold the content that was just removed from the rows.
+fn mark(reason: Reason, update: &mut Update<'_>) -> Result<(), TablesError> {
+    match reason {
+        Reason::Requested => update.mark_erased_pages(),
+        Reason::Expired => update.mark_expired_pages(),
     }
 }
 
@@ -57,165 +42,84 @@ impl Erasure {
     }
 }
 
-impl Archivist {
-    /// Erases the requested content from rows, segments, log files and freed pages. Continues past
-    /// damage and reports the first error at the end.
-    pub async fn erase(
-        &self,
-        erase: Erase,
-        progress: Arc<dyn Progress>,
-    ) -> Result<EraseReport, ArchiveError> {
-        let _job = self.begin()?;
-        let started = Instant::now();
-        let only = match &erase.scope {
-            EraseScope::Conversation(id) => Some(*id),
-            EraseScope::User { conversation, .. } => *conversation,
-        };
-        if let Some(id) = only {
-            self.must_exist(id).await?;
-        }
-        let sender = match erase.scope {
-            EraseScope::Conversation(_) => None,
-            EraseScope::User { user, .. } => Some(user),
-        };
-        let request = ErasureRequest { conversation: only, sender: sender.clone(), through: erase.through };
-        let (key, request) = self.accept(request, &*progress).await?;
-        self.checkpoint().await?;
-        // Damage in one conversation must not block the erasure of the others.
-        let mut first_failure = self.search(key, &request, &*progress).await?;
-        // Include unfinished earlier erasures with the same sender and scope.
-        let mut erasures = self.unfinished_erasures().await?;
-        erasures.retain(|noted| noted.sender == sender && only.is_none_or(|id| id == noted.conversation));
-        let mut report = EraseReport { conversations: erasures.len() as u64, ..EraseReport::default() };
-        // Erase in the tables first, because the object archive may be unavailable.
-        for erasure in &erasures {
-            match self.erase_here(erasure, Reason::Asked).await {
-                Ok(messages) => report.messages += messages,
-                Err(error) if is_damage(&error) => {
-                    first_failure.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        for erasure in &erasures {
-            match self.erase_one(erasure).await {
-                Ok(part) => {
-                    report.messages += part.messages;
-                    report.segments_rewritten += part.segments_rewritten;
-                    report.segments_deleted += part.segments_deleted;
-                }
-                Err(error) if is_damage(&error) => {
-                    first_failure.get_or_insert(error);
-                }
-                Err(ArchiveError::Stopped) => return Err(ArchiveError::Stopped),
-                // The remaining erasures need the same object archive. Files are still cleaned up.
-                Err(error) => {
-                    first_failure.get_or_insert(error);
-                    break;
-                }
-            }
-        }
-        self.go_on(ArchiveStep::ErasureDone)?;
-        let cleaned = self.clean_up(&*progress).await;
-        report.took = started.elapsed();
-        first_failure.map_or(cleaned.map(|()| report), Err)
-    }
-
+impl Archiver {
     pub(super) async fn unfinished_erasures(&self) -> Result<Vec<Erasure>, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || Ok(tables.current()?.snapshot()?.erasures()?)).await
     }
 
-    /// Finds the conversations with content to erase, and the first damage. A conversation that
+    /// Returns the erasure of one conversation, if it has content to erase. A conversation that
     /// cannot be searched counts as having content, so that its record keeps the erasure pending. A
-    /// conversation that is already erased is omitted.
+    /// conversation that is already erased has none.
     pub(super) async fn find(
         &self,
-        request: &ErasureRequest,
-        progress: &dyn Progress,
-    ) -> Result<(Vec<Erasure>, Option<ArchiveError>), ArchiveError> {
-        let (mut erasures, mut first_damage) = (Vec::new(), None);
-        let mut walk = self.walk(request.conversation).await?;
-        while let Some(id) = self.next(&mut walk).await? {
-            let ErasureRequest { sender, through, .. } = request.clone();
-            let unsearched = sender.clone();
-            let tables = Arc::clone(&self.tables);
-            let found = self.blocking(move || {
-                let engine = tables.current()?;
-                let Some(stored) = engine.snapshot()?.conversation(id)? else { return Ok(None) };
-                let head = stored.conversation.head;
+        id: ConversationId,
+        scope: &ErasureScope,
+    ) -> Result<Search<Erasure>, ArchiveError> {
+        let ErasureScope { sender, through, .. } = scope.clone();
+        let tables = Arc::clone(&self.tables);
+        let found = self.blocking(move || {
+            let engine = tables.current()?;
+            let Some(stored) = engine.snapshot()?.conversation(id)? else { return Ok(None) };
+            let head = stored.conversation.head;
+            let through = through.map_or(head, |through| through.min(head));
+            let erasure = Erasure { conversation: id, sender, through };
+            Ok(is_needed(&engine, &erasure)?.then_some(erasure))
+        });
+        match found.await {
+            Ok(erasure) => Ok(Search { erasure, damage: None }),
+            Err(error) if is_damage(&error) => {
+                // The record must not cover messages that are sent later. If the head is
+                // unreadable, no message can be sent, so the record covers the whole conversation.
+                let head = self.head(id).await.unwrap_or(Seq::MAX);
                 let through = through.map_or(head, |through| through.min(head));
-                let erasure = Erasure { conversation: id, sender, through };
-                Ok(is_needed(&engine, &erasure)?.then_some(erasure))
-            });
-            match found.await {
-                Ok(found) => erasures.extend(found),
-                Err(error) if is_damage(&error) => {
-                    tracing::error!(conversation = %id, %error, "conversation is damaged; its erasure stays pending");
-                    // The record must not cover messages that are sent later. If the head is
-                    // unreadable, no message can be sent, so the record covers the whole
-                    // conversation.
-                    let head = self.head(id).await.unwrap_or(Seq::MAX);
-                    let through = request.through.map_or(head, |through| through.min(head));
-                    erasures.push(Erasure { conversation: id, sender: unsearched, through });
-                    first_damage.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
+                let erasure = Erasure { conversation: id, sender: scope.sender.clone(), through };
+                Ok(Search { erasure: Some(erasure), damage: Some(error) })
             }
-            self.must_not_stop()?;
-            progress.advanced(Stage::Erasing, walk.done, walk.total);
+            Err(error) => Err(error),
         }
-        Ok((erasures, first_damage))
     }
 
-    /// Erases the content and deletes the record. Idempotent, so it also finishes a partial
-    /// erasure.
-    pub(super) async fn erase_one(&self, erasure: &Erasure) -> Result<EraseReport, ArchiveError> {
-        let report = self.erase_content(erasure, Reason::Asked).await?;
-        let (tables, done) = (Arc::clone(&self.tables), erasure.clone());
-        let noted = self.blocking(move || {
+    /// Makes the erasure records durable, and deletes the request, in one transaction.
+    pub(super) async fn note_erasures(
+        &self,
+        key: RequestKey,
+        found: Vec<Erasure>,
+    ) -> Result<(), ArchiveError> {
+        let tables = Arc::clone(&self.tables);
+        self.blocking(move || {
             let engine = tables.writing()?;
             let mut update = engine.update()?;
-            update.delete_erasure(&done)?;
+            for erasure in &found {
+                update.put_erasure(erasure)?;
+            }
+            // The search does not find content that expired before the request, but files may still
+            // hold it.
+            if !found.is_empty() || update.has_expired_pages()? {
+                update.mark_erased_pages()?;
+            }
+            update.delete_erasure_request(&key)?;
             Ok(update.commit()?)
-        });
-        noted.await?;
-        Ok(report)
+        })
+        .await
     }
 
-    /// Erases in the tables first, which works without the object archive, then in the segments.
-    /// Reports a damaged segment after all others are done.
-    pub(super) async fn erase_content(
+    /// Makes the request durable.
+    pub(super) async fn accept(
         &self,
-        erasure: &Erasure,
-        reason: Reason,
-    ) -> Result<EraseReport, ArchiveError> {
-        let mut report = EraseReport::default();
-        let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
-        let revision = self.blocking(move || Ok(raise_names(&tables, id)?)).await?;
-        report.messages += self.erase_here(erasure, reason).await?;
-        let (tables, id) = (Arc::clone(&self.tables), erasure.conversation);
-        let segments =
-            self.blocking(move || Ok(tables.current()?.snapshot()?.segments(Some(id), None, usize::MAX)?));
-        let segments = segments.await?;
-        let had_segments = !segments.is_empty();
-        if had_segments {
-            self.must_be_in_place().await?;
-        }
-        let mut first_damage = None;
-        for (key, row) in segments.into_iter().filter(|(key, _)| key.first <= erasure.through) {
-            match self.erase_in_segment(key, row, revision, erasure, &mut report).await {
-                Err(error) if is_damage(&error) => {
-                    first_damage.get_or_insert(error);
-                }
-                done => done?,
-            }
-        }
-        // Objects of an interrupted attempt may hold the erased content.
-        if self.vault.is_some() && (had_segments || reason == Reason::Asked) {
-            self.sweep(Some(id), &bluetick_core::ports::NoProgress).await?;
-        }
-        first_damage.map_or(Ok(report), Err)
+        scope: ErasureScope,
+    ) -> Result<(RequestKey, ErasureRequest), ArchiveError> {
+        let ErasureScope { conversation, sender, through } = scope;
+        let request = ErasureRequest { conversation, sender, through };
+        let tables = Arc::clone(&self.tables);
+        self.blocking(move || {
+            let engine = tables.writing()?;
+            let mut update = engine.update()?;
+            let key = update.put_erasure_request(&request)?;
+            update.commit()?;
+            Ok((key, request))
+        })
+        .await
     }
 
     /// Erases in the tables only, without the object archive. Returns the number of erased
@@ -225,67 +129,17 @@ impl Archivist {
         self.blocking(move || Ok(erase_in_tables(&tables, &here, reason)?)).await
     }
 
-    async fn erase_in_segment(
-        &self,
-        key: ChunkKey,
-        row: SegmentRow,
-        revision: u32,
-        erasure: &Erasure,
-        report: &mut EraseReport,
-    ) -> Result<(), ArchiveError> {
-        let (tables, here) = (Arc::clone(&self.tables), erasure.clone());
-        let looked = self.blocking(move || {
-            let stubs = stubs_of(&*tables.current()?, key, &row)?;
-            Ok((look(&stubs, &here)?, stubs))
-        });
-        let (Look { taken, left }, stubs) = looked.await?;
-        if taken == 0 {
-            return Ok(());
+    /// Returns the newest durable seq, from memory or from the tables.
+    pub(super) async fn head(&self, id: ConversationId) -> Result<Seq, ArchiveError> {
+        if let Some(resident) = self.residents.get(id) {
+            let state = resident.state();
+            if state.conversation.is_some() {
+                return Ok(state.head());
+            }
         }
-        let vault = self.vault()?;
-        let old = self.name(key, &row);
         let tables = Arc::clone(&self.tables);
-        if left == 0 {
-            // The segment keeps no content, so its object is not read and may be damaged.
-            self.blocking(move || {
-                let erased = stubs.iter().map(|stub| stub.chunk.stubs.records().map(cold::erased).collect());
-                let erased: Vec<Vec<Vec<u8>>> = erased.collect::<Result<_, _>>().map_err(in_chunks)?;
-                drop_segment(&tables, key, &stubs, &erased)
-            })
-            .await?;
-            report.segments_deleted += 1;
-        } else {
-            // Treat unreadable content as lost: an erasure must not wait for a repair that may
-            // never happen.
-            let object = match vault.segment(&old).await {
-                Ok(object) => object,
-                Err(VaultError::Missing { .. } | VaultError::Damaged { .. }) => bytes::Bytes::new(),
-                Err(error) => return Err(in_vault(error)),
-            };
-            let (here, hasher) = (erasure.clone(), self.identity.fingerprinter);
-            let name = bluetick_archive::SegmentName { revision, ..old };
-            let rewritten = self
-                .blocking(move || {
-                    let salvaged = stubs.iter().map(|stub| salvage(stub, &object, &hasher));
-                    let salvaged: Vec<Salvaged> = salvaged.collect();
-                    let lost: usize = salvaged.iter().map(|chunk| chunk.lost()).sum();
-                    if lost > 0 {
-                        tracing::error!(segment = %old, lost, "messages of a damaged segment are lost for good");
-                    }
-                    rewrite(&name, row, stubs, &salvaged, &here, &hasher).map_err(ArchiveError::from)
-                })
-                .await?;
-            self.go_on(ArchiveStep::BeforePut)?;
-            self.put(name, rewritten.object.clone()).await?;
-            self.go_on(ArchiveStep::AfterPut)?;
-            self.blocking(move || flip(&tables, key, &rewritten)).await?;
-            report.segments_rewritten += 1;
-        }
-        report.messages += taken;
-        self.go_on(ArchiveStep::AfterFlip)?;
-        self.go_on(ArchiveStep::BeforeDelete)?;
-        self.delete(old).await?;
-        self.go_on(ArchiveStep::AfterDelete)
+        let stored = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation(id)?)).await?;
+        stored.map(|stored| stored.conversation.head).ok_or(ArchiveError::NoSuchConversation)
     }
 }
 
@@ -294,12 +148,12 @@ pub(super) fn in_chunks(error: DecodeError) -> TablesError {
 }
 
 /// The number of messages in a segment to erase, and the number that keep their content.
-struct Look {
-    taken: u64,
-    left: u64,
+pub(super) struct Affected {
+    pub taken: u64,
+    pub left: u64,
 }
 
-fn look(stubs: &[Stub], erasure: &Erasure) -> Result<Look, TablesError> {
+pub(super) fn affected(stubs: &[Stub], erasure: &Erasure) -> Result<Affected, TablesError> {
     let (mut taken, mut left) = (0, 0);
     for stub in stubs {
         for (record, seq) in stub.chunk.stubs.records().zip(stub.first.get()..) {
@@ -309,7 +163,15 @@ fn look(stubs: &[Stub], erasure: &Erasure) -> Result<Look, TablesError> {
             left += u64::from(!takes && record.content_type != ContentType::Erased);
         }
     }
-    Ok(Look { taken, left })
+    Ok(Affected { taken, left })
+}
+
+/// Removes all content of a segment whose messages are all erased, and deletes the segment row.
+pub(super) fn drop_erased(tables: &Tables, key: ChunkKey, row: &SegmentRow) -> Result<(), ArchiveError> {
+    let stubs = stubs_of(&*tables.current()?, key, row)?;
+    let erased = stubs.iter().map(|stub| stub.chunk.stubs.records().map(cold::erased).collect());
+    let erased: Vec<Vec<Vec<u8>>> = erased.collect::<Result<_, _>>().map_err(in_chunks)?;
+    drop_segment(tables, key, &stubs, &erased)
 }
 
 fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
@@ -321,7 +183,7 @@ fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
     Ok(needed)
 }
 
-fn raise_names(tables: &Tables, id: ConversationId) -> Result<u32, TablesError> {
+pub(super) fn raise_names(tables: &Tables, id: ConversationId) -> Result<u32, TablesError> {
     let engine = tables.writing()?;
     let mut update = engine.update()?;
     let revision = update.raise_names(id)?;
@@ -343,7 +205,7 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
             update.put_chunk(id, chunk.first, &chunk.bytes)?;
         }
         if count > 0 {
-            reason.mark(&mut update)?;
+            mark(reason, &mut update)?;
         }
         update.commit()?;
         erased += count;
@@ -365,7 +227,7 @@ fn erase_in_tables(tables: &Tables, erasure: &Erasure, reason: Reason) -> Result
         }
     })?;
     if previews > 0 {
-        reason.mark(&mut update)?;
+        mark(reason, &mut update)?;
     }
     update.commit()?;
     first_damage.map_or(Ok(erased), |error| Err(in_chunks(error)))

@@ -1,62 +1,17 @@
-//! Helpers shared by several jobs: iterating over all conversations, and reading a segment with the
-//! rows that refer to it.
-
-use std::sync::Arc;
+//! Reads the archived chunks of a segment, and their records in its object.
 
 use bluetick_archive::SegmentName;
-use bluetick_archive::segment::{Frame, Opened};
+use bluetick_archive::segment::{Block, Opened};
 use bluetick_core::ports::ArchiveError;
-use bluetick_core::{ConversationId, Seq, StoreError};
+use bluetick_core::{Seq, StoreError};
 
-use super::Archivist;
+use super::Archiver;
 use crate::codec::archive::SegmentRow;
 use crate::codec::chunk::{Fingerprint, Fingerprinter, Header};
 use crate::codec::cold::ColdChunk;
 use crate::tables::{ChunkKey, Engine, TablesError};
 
-/// Conversations that are read from the tables at a time. Bounds the length of a snapshot and the
-/// memory.
-const BATCH: usize = 1_000;
-
-/// An iteration over all conversations that holds no snapshot between two batches.
-pub struct Walk {
-    pub total: u64,
-    pub done: u64,
-    after: Option<ConversationId>,
-    batch: std::vec::IntoIter<ConversationId>,
-    only: bool,
-}
-
-impl Archivist {
-    /// Starts an iteration over all conversations, or over one.
-    pub(super) async fn walk(&self, only: Option<ConversationId>) -> Result<Walk, ArchiveError> {
-        if let Some(id) = only {
-            return Ok(Walk { total: 1, done: 0, after: None, batch: vec![id].into_iter(), only: true });
-        }
-        let tables = Arc::clone(&self.tables);
-        let total = self.blocking(move || Ok(tables.current()?.snapshot()?.conversation_count()?)).await?;
-        Ok(Walk { total, done: 0, after: None, batch: Vec::new().into_iter(), only: false })
-    }
-
-    pub(super) async fn next(&self, walk: &mut Walk) -> Result<Option<ConversationId>, ArchiveError> {
-        if walk.batch.len() == 0 && !walk.only {
-            let (tables, after) = (Arc::clone(&self.tables), walk.after);
-            let batch = self.blocking(move || {
-                let mut batch = Vec::new();
-                tables.current()?.snapshot()?.conversations(after, |id| {
-                    batch.push(id);
-                    batch.len() < BATCH
-                })?;
-                Ok(batch)
-            });
-            walk.batch = batch.await?.into_iter();
-        }
-        let next = walk.batch.next();
-        walk.after = next.or(walk.after);
-        walk.done += u64::from(next.is_some());
-        Ok(next)
-    }
-
+impl Archiver {
     pub(super) fn name(&self, key: ChunkKey, row: &SegmentRow) -> SegmentName {
         SegmentName {
             store: self.identity.tag.0,
@@ -106,22 +61,22 @@ pub fn records_of<'o>(
     opened: &'o Opened,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'o [u8]>, String> {
-    let frame = opened.frames.iter().find(|(frame, _)| *frame == stub.chunk.location.frame);
-    let (_, frame) = frame.ok_or_else(|| format!("it has no frame for seq {}", stub.first))?;
-    records_in(stub, frame, hasher)
+    let block = opened.blocks.iter().find(|(block, _)| *block == stub.chunk.location.block);
+    let (_, block) = block.ok_or_else(|| format!("it has no block for seq {}", stub.first))?;
+    records_in(stub, block, hasher)
 }
 
 /// Like [`records_of`], from the block that contains the chunk.
 pub fn records_in<'f>(
     stub: &Stub,
-    frame: &'f Frame,
+    block: &'f Block,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'f [u8]>, String> {
-    let place = &stub.chunk.location;
+    let location = &stub.chunk.location;
     let mut records = Vec::with_capacity(stub.prints.len());
-    for ((kept, hash), index) in stub.chunk.entries().zip(place.index as usize..) {
-        let seq = stub.first.plus((index - place.index as usize) as u64);
-        let record = frame.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
+    for ((kept, hash), index) in stub.chunk.entries().zip(location.index as usize..) {
+        let seq = stub.first.plus((index - location.index as usize) as u64);
+        let record = block.record(index).ok_or_else(|| format!("it has no record for seq {seq}"))?;
         let agrees = crate::codec::cold::stub_of(record, hasher)
             .is_ok_and(|(stub, content_hash)| stub == kept && content_hash == hash);
         if !agrees {

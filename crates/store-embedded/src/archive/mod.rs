@@ -7,7 +7,7 @@
 //!   and compares it first.
 //! - **One transaction flips all rows of a segment, if they are unchanged since packing.** All work
 //!   before the flip can be repeated. An interrupted job may leave an orphan object, which
-//!   [`sweep`] deletes.
+//!   [`jobs::sweep`] deletes.
 //! - **An object is deleted only after no row refers to it.**
 //!
 //! Jobs change only the tables. Messages that are still only in memory are too new to archive.
@@ -16,52 +16,34 @@ mod erase;
 mod fill;
 mod job;
 mod move_out;
-mod requests;
 mod restore;
 mod retention;
 mod rewrite;
+mod rows;
 mod space;
-mod sweep;
 mod verify;
 
-use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bluetick_archive::{ArchiveSettings, SegmentName, Vault, VaultError};
-use bluetick_core::ports::{ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Progress, RunReport};
+pub use bluetick_archive::jobs::ArchiveStep;
+use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, SegmentName, jobs};
+use bluetick_core::ports::{
+    ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Erase, EraseReport, Progress, RestoreReport,
+    RunReport, VerifyReport,
+};
 use bluetick_core::time::Clock;
 use bluetick_core::{ConversationId, StoreError};
 use bytes::Bytes;
 pub use fill::Filled;
 
+use self::rows::JobRows;
 use crate::codec::archive::LastRun;
 use crate::commit::{Handover, Queue};
 use crate::lock::DataLock;
 use crate::memory::ResidentConversations;
 use crate::tables::{Identity, Tables, TablesError};
-
-/// A point between two steps of a job. Tests stop a job there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ArchiveStep {
-    BeforePut,
-    AfterPut,
-    BeforeFlip,
-    AfterFlip,
-    BeforeDelete,
-    AfterDelete,
-    /// The erasure request is durable, and its search has not begun.
-    ErasureAccepted,
-    /// The erasure records of all conversations are durable.
-    ErasureSearched,
-    /// No row and no object holds erased content. Files may still hold it.
-    ErasureDone,
-    /// No log file holds erased content.
-    LogScrubbed,
-    /// No page of the tables holds erased content.
-    TablesRewritten,
-}
 
 /// Called at each step. If it returns `false`, the job ends there, as in a crash.
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
@@ -69,20 +51,20 @@ pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
 /// Interval between two searches for orphans of the whole store. The first run after a start also
 /// searches.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
-/// Upper bound on how long [`Archivist::stop`] waits for the running job.
+/// Upper bound on how long [`Archiver::stop`] waits for the running job.
 const STOPPING_PATIENCE: Duration = Duration::from_secs(3);
-/// Interval at which [`Archivist::stop`] checks whether detached steps have ended.
+/// Interval at which [`Archiver::stop`] checks whether detached steps have ended.
 const STOPPING_LOOKS: Duration = Duration::from_millis(10);
 /// Upper bound on how long a job waits for a checkpoint or a log scrub. After it, the job fails.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the archive jobs of one store, one job at a time.
-pub struct Archivist {
+pub struct Archiver {
     pub tables: Arc<Tables>,
     pub residents: Arc<ResidentConversations>,
     pub queue: Arc<Queue>,
     pub handover: Arc<Handover>,
-    pub vault: Option<Arc<Vault>>,
+    pub object_archive: Option<Arc<ObjectArchive>>,
     pub settings: ArchiveSettings,
     pub identity: Identity,
     pub clock: Arc<dyn Clock>,
@@ -90,12 +72,12 @@ pub struct Archivist {
     /// Cloned into each blocking step, so that no other process opens the data directory while a
     /// step still writes.
     pub lock: Arc<DataLock>,
-    pub state: ArchivistState,
+    pub state: ArchiverState,
 }
 
 /// The in-memory state of the archiver.
 #[derive(Default)]
-pub struct ArchivistState {
+pub struct ArchiverState {
     /// Held by the running job.
     job: tokio::sync::Mutex<()>,
     stopping: Arc<AtomicBool>,
@@ -103,26 +85,20 @@ pub struct ArchivistState {
     /// clone exists: it could delete an object as an orphan while that step commits a reference to
     /// it.
     steps: Arc<()>,
-    moved_messages: AtomicU64,
-    moved_segments: AtomicU64,
-    runs: AtomicU64,
-    failed_runs: AtomicU64,
-    last: Mutex<Last>,
-    /// Segments whose damage is already logged.
-    told_damaged: Mutex<HashSet<SegmentName>>,
+    shared: jobs::state::ArchiverState,
+    /// When the whole store was last searched for orphans.
+    swept: Mutex<Option<Instant>>,
 }
 
-impl ArchivistState {
+impl ArchiverState {
     /// Creates the state with the last run that the tables record.
-    pub fn after(run: Option<LastRun>) -> ArchivistState {
-        ArchivistState { last: Mutex::new(Last { run, swept: None }), ..ArchivistState::default() }
+    pub fn after(run: Option<LastRun>) -> ArchiverState {
+        let run = run.map_or_else(Default::default, |run| jobs::state::LastRun {
+            at: Some(run.at),
+            paused: run.paused,
+        });
+        ArchiverState { shared: jobs::state::ArchiverState::after(run), ..ArchiverState::default() }
     }
-}
-
-#[derive(Default)]
-struct Last {
-    run: Option<LastRun>,
-    swept: Option<Instant>,
 }
 
 impl From<TablesError> for ArchiveError {
@@ -131,17 +107,9 @@ impl From<TablesError> for ArchiveError {
     }
 }
 
-/// Maps an error of the object archive to the error of a job.
-fn in_vault(error: VaultError) -> ArchiveError {
-    match error {
-        VaultError::Missing { .. } | VaultError::Damaged { .. } => ArchiveError::Damaged(error.to_string()),
-        VaultError::Unavailable(_) | VaultError::Settings(_) => ArchiveError::Unavailable(error.to_string()),
-    }
-}
-
-impl Archivist {
-    fn vault(&self) -> Result<&Arc<Vault>, ArchiveError> {
-        self.vault.as_ref().ok_or(ArchiveError::Off)
+impl Archiver {
+    fn object_archive(&self) -> Result<&Arc<ObjectArchive>, ArchiveError> {
+        self.object_archive.as_ref().ok_or(ArchiveError::Off)
     }
 
     /// Starts a job, which lasts until the guard is dropped. Errors with `Busy` if another job or a
@@ -163,8 +131,8 @@ impl Archivist {
         Arc::strong_count(&self.state.steps) > 1
     }
 
-    fn last(&self) -> MutexGuard<'_, Last> {
-        self.state.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn swept(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.state.swept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Called between the steps of a job. Errors with `Stopped` if the job must end.
@@ -194,7 +162,8 @@ impl Archivist {
 
     pub async fn status(&self) -> Result<ArchiveStatus, ArchiveError> {
         let tables = Arc::clone(&self.tables);
-        let place = self.vault.as_ref().map_or_else(String::new, |vault| vault.place());
+        let place =
+            self.object_archive.as_ref().map_or_else(String::new, |object_archive| object_archive.place());
         blocking(None, move || {
             let engine = tables.current()?;
             let (space, snapshot) = (engine.space()?, engine.snapshot()?);
@@ -211,22 +180,7 @@ impl Archivist {
     }
 
     pub fn counters(&self) -> ArchiveCounters {
-        let vault = self.vault.as_ref().map(|vault| vault.counters()).unwrap_or_default();
-        let last = self.last().run.clone();
-        ArchiveCounters {
-            moved_messages: self.state.moved_messages.load(Ordering::Relaxed),
-            moved_segments: self.state.moved_segments.load(Ordering::Relaxed),
-            frame_reads: vault.frame_reads,
-            frame_reads_from_memory: vault.from_memory,
-            fetches: vault.fetches,
-            fetched_bytes: vault.fetched_bytes,
-            failed_fetches: vault.failed_fetches,
-            damaged_frames: vault.damaged,
-            runs: self.state.runs.load(Ordering::Relaxed),
-            failed_runs: self.state.failed_runs.load(Ordering::Relaxed),
-            last_run_at: last.as_ref().map(|run| run.at),
-            paused: last.and_then(|run| run.paused),
-        }
+        self.state.shared.counters(self.object_archive.as_deref())
     }
 
     pub async fn run(
@@ -235,27 +189,40 @@ impl Archivist {
         progress: Arc<dyn Progress>,
     ) -> Result<RunReport, ArchiveError> {
         let _job = self.begin()?;
-        if let Some(only) = request.only {
-            self.must_exist(only).await?;
-        }
-        self.state.runs.fetch_add(1, Ordering::Relaxed);
-        let outcome = self.run_in_turn(&request, &*progress).await;
-        match &outcome {
-            // `run_in_turn` recorded a complete run. With `Off` the run did nothing.
-            Ok(_) | Err(ArchiveError::Off) => {}
-            Err(ArchiveError::Stopped) => self.remember(None).await,
-            Err(error) => {
-                self.state.failed_runs.fetch_add(1, Ordering::Relaxed);
-                self.remember(Some(error.to_string())).await;
-            }
-        }
-        outcome
+        jobs::run(&mut JobRows(self), &request, &*progress).await
+    }
+
+    /// Erases the requested content from rows, segments, log files and freed pages.
+    pub async fn erase(
+        &self,
+        erase: Erase,
+        progress: Arc<dyn Progress>,
+    ) -> Result<EraseReport, ArchiveError> {
+        let _job = self.begin()?;
+        jobs::erase(&mut JobRows(self), &erase, &*progress).await
+    }
+
+    /// Compares every segment with its rows.
+    pub async fn verify(&self, progress: Arc<dyn Progress>) -> Result<VerifyReport, ArchiveError> {
+        let _job = self.begin()?;
+        jobs::verify(&mut JobRows(self), &*progress).await
+    }
+
+    /// Restores the segments of one conversation or of all.
+    pub async fn restore(
+        &self,
+        only: Option<ConversationId>,
+        progress: Arc<dyn Progress>,
+    ) -> Result<RestoreReport, ArchiveError> {
+        let _job = self.begin()?;
+        jobs::restore(&mut JobRows(self), only, &*progress).await
     }
 
     /// Records the run in memory and in the tables, so that its status survives a restart.
     async fn remember(&self, paused: Option<String>) {
         let run = LastRun { at: self.clock.now(), paused };
-        self.last().run = Some(run.clone());
+        let LastRun { at, paused } = run.clone();
+        self.state.shared.set_last_run(jobs::state::LastRun { at: Some(at), paused });
         let tables = Arc::clone(&self.tables);
         let noted = self.blocking(move || {
             let engine = tables.writing()?;
@@ -271,52 +238,11 @@ impl Archivist {
     /// Errors if rows refer to segments but the configured object archive is not the one that holds
     /// them. Called before any put or sweep.
     pub(crate) async fn must_be_in_place(&self) -> Result<(), ArchiveError> {
-        let Some(vault) = &self.vault else { return Ok(()) };
-        let tables = Arc::clone(&self.tables);
-        let cold = self.blocking(move || Ok(tables.current()?.cold_count()?)).await?;
-        if cold.segments > 0 {
-            vault.must_hold(self.identity.tag.0).await.map_err(in_vault)?;
-        }
-        Ok(())
-    }
-
-    async fn run_in_turn(
-        &self,
-        request: &ArchiveRun,
-        progress: &dyn Progress,
-    ) -> Result<RunReport, ArchiveError> {
-        let started = Instant::now();
-        self.checkpoint().await?;
-        let space = Arc::clone(&self.tables);
-        let before = self.blocking(move || Ok(space.current()?.space()?)).await?;
-        let mut report = RunReport { hot_file_bytes_before: before.file_bytes, ..RunReport::default() };
-        let resumed = self.resume_erasures(progress).await?;
-        report.erased_messages += resumed.messages;
-        let mut has_work = self.vault.is_some() || resumed.has_work;
-        self.must_be_in_place().await?;
-        report.erased_messages += self.finish_erasures().await?;
-        if self.settings.retention_seconds > 0 {
-            has_work = true;
-            report.erased_messages += self.expire(request.only, progress).await?;
-        }
-        if !has_work {
-            return Err(ArchiveError::Off);
-        }
-        if self.vault.is_some() {
-            self.move_out(request, progress, &mut report).await?;
-            if request.only.is_some() || self.is_time_to_sweep() {
-                report.orphans_swept = self.sweep(request.only, progress).await?;
-            }
-        }
-        // Record the run before compaction, so that the tables do not grow after they are measured.
-        self.remember(None).await;
-        report.hot_file_bytes_after = self.give_space_back(progress).await?;
-        report.took = started.elapsed();
-        Ok(report)
+        jobs::must_be_in_place(&mut JobRows(self)).await
     }
 
     fn is_time_to_sweep(&self) -> bool {
-        self.last().swept.is_none_or(|swept| swept.elapsed() > SWEEP_EVERY)
+        self.swept().is_none_or(|swept| swept.elapsed() > SWEEP_EVERY)
     }
 
     async fn must_exist(&self, id: ConversationId) -> Result<(), ArchiveError> {
@@ -370,20 +296,20 @@ impl Archivist {
     }
 
     async fn put(&self, name: SegmentName, object: Bytes) -> Result<(), ArchiveError> {
-        let vault = Arc::clone(self.vault()?);
-        self.to_its_end(async move { vault.put(&name, object).await.map(drop) }).await
+        let object_archive = Arc::clone(self.object_archive()?);
+        self.to_its_end(async move { object_archive.put(&name, object).await.map(drop) }).await
     }
 
     async fn delete(&self, name: SegmentName) -> Result<(), ArchiveError> {
-        let vault = Arc::clone(self.vault()?);
-        self.to_its_end(async move { vault.delete(&name).await }).await
+        let object_archive = Arc::clone(self.object_archive()?);
+        self.to_its_end(async move { object_archive.delete(&name).await }).await
     }
 
     /// Runs a request to its end, even if the job is dropped. An abandoned request could still take
     /// effect after the next one.
     async fn to_its_end(
         &self,
-        request: impl Future<Output = Result<(), VaultError>> + Send + 'static,
+        request: impl Future<Output = Result<(), ObjectArchiveError>> + Send + 'static,
     ) -> Result<(), ArchiveError> {
         let step = Arc::clone(&self.state.steps);
         let task = tokio::spawn(async move {
@@ -392,7 +318,7 @@ impl Archivist {
             answer
         });
         match task.await {
-            Ok(answer) => answer.map_err(in_vault),
+            Ok(answer) => answer.map_err(ArchiveError::from),
             Err(_) => Err(ArchiveError::Stopped),
         }
     }
@@ -413,9 +339,4 @@ async fn blocking<T: Send + 'static>(
         Err(error) if error.is_cancelled() => Err(ArchiveError::Stopped),
         Err(error) => Err(StoreError::Failed(error.to_string()).into()),
     }
-}
-
-/// Returns whether stored data differs from what was written, as opposed to being unavailable.
-fn is_damage(error: &ArchiveError) -> bool {
-    matches!(error, ArchiveError::Damaged(_) | ArchiveError::Store(StoreError::Damaged(_)))
 }

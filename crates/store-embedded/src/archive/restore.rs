@@ -1,89 +1,21 @@
-//! Restores one conversation or all of them from the archive to the hot store.
+//! Writes restored content into the chunks.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use bluetick_archive::segment;
+use bluetick_archive::SegmentName;
+use bluetick_archive::segment::Opened;
 use bluetick_core::ConversationId;
-use bluetick_core::ports::{ArchiveError, Progress, RestoreReport, Stage};
+use bluetick_core::ports::ArchiveError;
 
+use super::Archiver;
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
-use super::{ArchiveStep, Archivist, in_vault, is_damage};
-use crate::codec::archive::{ArchiveProgress as Way, SegmentRow};
-use crate::codec::chunk::{ChunkEntry, Packer};
+use crate::codec::archive::{ArchiveProgress, SegmentRow};
+use crate::codec::chunk::{ChunkEntry, Fingerprinter, Packer};
 use crate::tables::{ChunkKey, Tables, TablesError, Update};
 
-/// Segments that are read from the tables at a time.
-const BATCH: usize = 256;
-
-impl Archivist {
-    /// Restores all segments of `only`, or of every conversation. Restored conversations stay hot
-    /// until a run names them. Continues past a damaged segment and reports it at the end.
-    pub async fn restore(
-        &self,
-        only: Option<ConversationId>,
-        progress: Arc<dyn Progress>,
-    ) -> Result<RestoreReport, ArchiveError> {
-        let _job = self.begin()?;
-        let started = Instant::now();
-        self.vault()?;
-        if let Some(id) = only {
-            self.must_exist(id).await?;
-        }
-        self.must_be_in_place().await?;
-        let total = self.segments_of(only).await?;
-        let mut report = RestoreReport::default();
-        // One damaged segment must not block the others.
-        let (mut after, mut done, mut damaged, mut first_damage) = (None, 0, 0_u64, None);
-        loop {
-            let tables = Arc::clone(&self.tables);
-            let batch = self
-                .blocking(move || Ok(tables.current()?.snapshot()?.segments(only, after, BATCH)?))
-                .await?;
-            let Some((last, _)) = batch.last() else { break };
-            after = Some(*last);
-            for (key, row) in batch {
-                match self.restore_segment(key, row).await {
-                    Ok(()) => {
-                        report.segments += 1;
-                        report.messages += row.messages;
-                    }
-                    Err(error) if is_damage(&error) => {
-                        tracing::error!(%error, "a segment cannot be brought back");
-                        damaged += 1;
-                        first_damage.get_or_insert(error);
-                    }
-                    Err(error) => return Err(error),
-                }
-                done += 1;
-                progress.advanced(Stage::Restoring, done, total.max(done));
-            }
-        }
-        if let (Some(id), 0) = (only, total) {
-            self.keep_hot(id).await?;
-        }
-        report.took = started.elapsed();
-        match first_damage {
-            None => Ok(report),
-            Some(first) => Err(partly(&report, damaged, first)),
-        }
-    }
-
-    /// Returns the number of segments to restore.
-    async fn segments_of(&self, only: Option<ConversationId>) -> Result<u64, ArchiveError> {
-        let tables = Arc::clone(&self.tables);
-        self.blocking(move || {
-            let engine = tables.current()?;
-            Ok(match only {
-                Some(id) => engine.snapshot()?.segments(Some(id), None, usize::MAX)?.len() as u64,
-                None => engine.cold_count()?.segments,
-            })
-        })
-        .await
-    }
-
+impl Archiver {
     /// Marks a conversation without archived segments as kept hot.
-    async fn keep_hot(&self, id: ConversationId) -> Result<(), ArchiveError> {
+    pub(super) async fn keep_hot(&self, id: ConversationId) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
             let engine = tables.writing()?;
@@ -93,44 +25,29 @@ impl Archivist {
         })
         .await
     }
-
-    async fn restore_segment(&self, key: ChunkKey, row: SegmentRow) -> Result<(), ArchiveError> {
-        let name = self.name(key, &row);
-        let vault = self.vault()?;
-        let bytes = vault.segment(&name).await.map_err(in_vault)?;
-        let (tables, hasher) = (Arc::clone(&self.tables), self.identity.fingerprinter);
-        self.go_on(ArchiveStep::BeforeFlip)?;
-        self.blocking(move || {
-            let opened = segment::open(&bytes).map_err(|damage| damaged(&name, damage))?;
-            let stubs = stubs_of(&*tables.current()?, key, &row)?;
-            let records = stubs.iter().map(|stub| records_of(stub, &opened, &hasher));
-            let records: Vec<_> = records.collect::<Result<_, _>>().map_err(|why| damaged(&name, why))?;
-            put_back(&tables, key, &stubs, &records, mark_kept_hot)
-        })
-        .await?;
-        self.go_on(ArchiveStep::AfterFlip)?;
-        self.go_on(ArchiveStep::BeforeDelete)?;
-        self.delete(name).await?;
-        self.go_on(ArchiveStep::AfterDelete)
-    }
 }
 
-/// Error: some segments were restored and some were not.
-fn partly(report: &RestoreReport, damaged: u64, first: ArchiveError) -> ArchiveError {
-    let first = match first {
-        ArchiveError::Damaged(why) => why,
-        other => other.to_string(),
-    };
-    ArchiveError::Damaged(format!(
-        "{} segments with {} messages came back, {damaged} could not and stay in the archive; the first of them: {first}",
-        report.segments, report.messages
-    ))
+/// Restores the chunks of one segment. Errors with damage, without a change, if the segment and its
+/// chunks disagree.
+pub(super) fn put_segment_back(
+    tables: &Tables,
+    name: &SegmentName,
+    key: ChunkKey,
+    row: &SegmentRow,
+    opened: &Opened,
+    hasher: &Fingerprinter,
+) -> Result<(), ArchiveError> {
+    let stubs = stubs_of(&*tables.current()?, key, row)?;
+    let records = stubs.iter().map(|stub| records_of(stub, opened, hasher));
+    let records: Vec<_> = records.collect::<Result<_, _>>().map_err(|why| damaged(name, why))?;
+    put_back(tables, key, &stubs, &records, mark_kept_hot)
 }
 
 /// Marks the conversation so that no run archives it again until a run names it.
 fn mark_kept_hot(update: &mut Update<'_>, id: ConversationId) -> Result<(), TablesError> {
-    let way = update.progress(id)?;
-    update.put_progress(id, &Way { kept_hot: true, moved_through: Default::default(), ..way })
+    let progress = update.progress(id)?;
+    update
+        .put_progress(id, &ArchiveProgress { kept_hot: true, moved_through: Default::default(), ..progress })
 }
 
 /// Stores these records in the chunks of a segment and deletes the segment row.

@@ -1,70 +1,19 @@
-//! Erases messages past their retention, chunk by chunk.
+//! Finds the chunks past their retention.
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{ArchiveError, Progress, Stage};
+use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq, Timestamp};
 
-use super::erase::Reason;
-use super::{Archivist, is_damage};
+use super::Archiver;
 use crate::codec::DecodeError;
-use crate::codec::archive::Erasure;
 use crate::codec::chunk::{self, Header};
 use crate::codec::cold::ColdChunk;
 use crate::codec::record::Record;
 use crate::tables::{Engine, TablesError};
 
-impl Archivist {
-    /// Erases expired messages of one conversation or of all. Returns the number of erased
-    /// messages. Errors if the object archive is unavailable, after erasing in the tables.
-    pub(super) async fn expire(
-        &self,
-        only: Option<ConversationId>,
-        progress: &dyn Progress,
-    ) -> Result<u64, ArchiveError> {
-        let millis = i64::try_from(self.settings.retention_seconds.saturating_mul(1_000)).unwrap_or(i64::MAX);
-        let now = self.clock.now();
-        let before = Timestamp::from_millis(now.millis().saturating_sub(millis));
-        let (mut erased, mut unavailable) = (0, None);
-        let mut walk = self.walk(only).await?;
-        while let Some(id) = self.next(&mut walk).await? {
-            match self.expire_one(id, before, now, unavailable.is_none()).await {
-                Ok(messages) => erased += messages,
-                // One damaged conversation must not block the others.
-                Err(error) if is_damage(&error) => {
-                    tracing::error!(conversation = %id, %error, "what is past its retention cannot be erased");
-                }
-                // Continue in the tables only, and do not ask the object archive again.
-                Err(error @ ArchiveError::Unavailable(_)) => {
-                    unavailable.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
-            progress.advanced(Stage::Erasing, walk.done, walk.total);
-        }
-        unavailable.map_or(Ok(erased), Err)
-    }
-
-    async fn expire_one(
-        &self,
-        id: ConversationId,
-        before: Timestamp,
-        now: Timestamp,
-        asks_archive: bool,
-    ) -> Result<u64, ArchiveError> {
-        let tables = Arc::clone(&self.tables);
-        let found = self.blocking(move || Ok(expired(&*tables.current()?, id, before, now)?));
-        let Some(through) = found.await? else { return Ok(0) };
-        let erasure = Erasure { conversation: id, sender: None, through };
-        if !asks_archive {
-            return self.erase_here(&erasure, Reason::Expired).await;
-        }
-        let erased = self.erase_content(&erasure, Reason::Expired).await?.messages;
-        self.note_expired(id, through).await?;
-        Ok(erased)
-    }
-
-    async fn note_expired(&self, id: ConversationId, through: Seq) -> Result<(), ArchiveError> {
+impl Archiver {
+    pub(super) async fn note_expired(&self, id: ConversationId, through: Seq) -> Result<(), ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
             let engine = tables.writing()?;
@@ -79,7 +28,7 @@ impl Archivist {
 }
 
 /// Returns the last seq that is past its retention and not yet erased.
-fn expired(
+pub(super) fn expired(
     engine: &Engine,
     id: ConversationId,
     before: Timestamp,

@@ -1,106 +1,96 @@
 //! Rewrites a segment without the content of some messages. Keeps all readable content of a damaged
 //! segment.
 
-use bluetick_archive::{FrameRef, SegmentName, segment};
+use bluetick_archive::jobs::Salvaged;
+use bluetick_archive::{BlockRef, segment};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ContentType, Seq};
-use bytes::Bytes;
 
 use super::erase::in_chunks;
 use super::job::{Stub, moved_meanwhile, records_in};
-use super::move_out::lay_out;
+use super::move_out::{SealedSegment, Stubs};
 use crate::codec::archive::{Erasure, SegmentRow};
 use crate::codec::chunk::Fingerprinter;
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
-use crate::tables::{ChunkKey, HotChunk, Tables, TablesError};
+use crate::tables::{ChunkKey, Tables, TablesError};
 
-/// A segment under its next revision, and the new form of its chunks.
-pub struct Rewritten {
-    pub object: Bytes,
+/// The archived chunks of a segment that is rewritten, and the new records that the rows keep.
+pub struct SalvagedChunks {
+    key: ChunkKey,
     row: SegmentRow,
-    /// Each chunk as stored, and the rows that replace it.
-    chunks: Vec<(HotChunk, cold::PackedChunks)>,
+    stubs: Vec<Stub>,
+    kept: Vec<Stubs>,
+}
+
+impl SalvagedChunks {
+    pub(super) fn segment(&self) -> (ChunkKey, SegmentRow) {
+        (self.key, self.row)
+    }
 }
 
 /// The readable part of a chunk's messages.
-pub enum Salvaged {
+enum SalvagedChunk {
     Whole(Vec<Vec<u8>>),
     /// Only the records without content that the rows keep.
     Lost(Vec<(Vec<u8>, u64)>),
 }
 
-impl Salvaged {
-    pub fn lost(&self) -> usize {
+impl SalvagedChunk {
+    fn lost(&self) -> usize {
         match self {
-            Salvaged::Whole(_) => 0,
-            Salvaged::Lost(stubs) => stubs.len(),
+            SalvagedChunk::Whole(_) => 0,
+            SalvagedChunk::Lost(stubs) => stubs.len(),
         }
     }
 }
 
 /// Reads the records of a chunk from its block. They are lost if the block is damaged or differs
 /// from the rows.
-pub fn salvage(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> Salvaged {
-    let FrameRef { offset, length, .. } = stub.chunk.location.frame;
+fn salvage_chunk(stub: &Stub, object: &[u8], hasher: &Fingerprinter) -> SalvagedChunk {
+    let BlockRef { offset, length, .. } = stub.chunk.location.block;
     let range =
         usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(length as usize)?));
-    let frame = range.and_then(|range| object.get(range));
-    let frame = frame.and_then(|bytes| segment::decode_frame(bytes, &stub.chunk.location.frame).ok());
-    let records = frame.as_ref().and_then(|frame| records_in(stub, frame, hasher).ok());
+    let block = range.and_then(|range| object.get(range));
+    let block = block.and_then(|bytes| segment::decode_block(bytes, &stub.chunk.location.block).ok());
+    let records = block.as_ref().and_then(|block| records_in(stub, block, hasher).ok());
     match records {
-        Some(records) => Salvaged::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
-        None => Salvaged::Lost(stub.chunk.entries().map(|(record, hash)| (record.to_vec(), hash)).collect()),
+        Some(records) => SalvagedChunk::Whole(records.into_iter().map(<[u8]>::to_vec).collect()),
+        None => {
+            SalvagedChunk::Lost(stub.chunk.entries().map(|(record, hash)| (record.to_vec(), hash)).collect())
+        }
     }
 }
 
-/// Builds the segment without the erased content. Changes neither the tables nor the object
-/// archive.
-pub fn rewrite(
-    name: &SegmentName,
+/// Returns the records of the segment without the erased content. An empty `object` stands for one
+/// that cannot be read.
+pub(super) fn salvage(
+    key: ChunkKey,
     row: SegmentRow,
     stubs: Vec<Stub>,
-    salvaged: &[Salvaged],
+    object: &[u8],
     erasure: &Erasure,
     hasher: &Fingerprinter,
-) -> Result<Rewritten, TablesError> {
-    // For each chunk: the records for the segment, and the records without content for the rows.
-    let (mut records, mut kept) = (Vec::with_capacity(stubs.len()), Vec::with_capacity(stubs.len()));
-    for (stub, salvaged) in stubs.iter().zip(salvaged) {
-        let (chunk_records, chunk_kept) =
-            changed(stub.first, salvaged, erasure, hasher).map_err(in_chunks)?;
+) -> Result<Salvaged<SalvagedChunks>, TablesError> {
+    let (mut records, mut kept, mut lost) = (Vec::new(), Vec::new(), 0);
+    for stub in &stubs {
+        let chunk = salvage_chunk(stub, object, hasher);
+        lost += chunk.lost() as u64;
+        let (chunk_records, chunk_kept) = changed(stub.first, &chunk, erasure, hasher).map_err(in_chunks)?;
         records.push(chunk_records);
         kept.push(chunk_kept);
     }
-    let borrowed: Vec<Vec<&[u8]>> =
-        records.iter().map(|chunk| chunk.iter().map(Vec::as_slice).collect()).collect();
-    let laid = lay_out(name, &borrowed);
-    let mut chunks = Vec::with_capacity(stubs.len());
-    for ((stub, kept), place) in stubs.into_iter().zip(&kept).zip(&laid.places) {
-        let becomes = cold::pack(stub.first, &stub.header()?, place, kept);
-        chunks.push((HotChunk { first: stub.first, bytes: stub.bytes }, becomes));
-    }
-    let row = SegmentRow {
-        revision: name.revision,
-        bytes: laid.sealed.bytes.len() as u64,
-        raw_bytes: laid.sealed.raw_bytes,
-        ..row
-    };
-    Ok(Rewritten { object: laid.sealed.bytes, row, chunks })
+    Ok(Salvaged { records, lost, rows: SalvagedChunks { key, row, stubs, kept } })
 }
-
-/// The part of a chunk that the rows keep: each record without its content, and the hash of that
-/// content.
-type Kept = Vec<(Vec<u8>, u64)>;
 
 /// Returns the new records of a chunk and the part that the rows keep. Lost content keeps its old
 /// hash, so that it is never mistaken for an empty message.
 fn changed(
     first: Seq,
-    salvaged: &Salvaged,
+    salvaged: &SalvagedChunk,
     erasure: &Erasure,
     hasher: &Fingerprinter,
-) -> Result<(Vec<Vec<u8>>, Kept), DecodeError> {
+) -> Result<(Vec<Vec<u8>>, Stubs), DecodeError> {
     let (mut records, mut kept) = (Vec::new(), Vec::new());
     let mut keep = |seq: u64, record: &[u8], lost: Option<u64>| {
         let record = without_content(Seq::new(seq), record, erasure)?;
@@ -111,10 +101,10 @@ fn changed(
         Ok(())
     };
     match salvaged {
-        Salvaged::Whole(whole) => {
+        SalvagedChunk::Whole(whole) => {
             whole.iter().zip(first.get()..).try_for_each(|(record, seq)| keep(seq, record, None))?;
         }
-        Salvaged::Lost(stubs) => {
+        SalvagedChunk::Lost(stubs) => {
             stubs
                 .iter()
                 .zip(first.get()..)
@@ -134,17 +124,23 @@ pub fn without_content(seq: Seq, record: &[u8], erasure: &Erasure) -> Result<Vec
 
 /// Replaces the chunks and the segment row in one transaction. Errors if a chunk has changed since
 /// it was read.
-pub fn flip(tables: &Tables, key: ChunkKey, rewritten: &Rewritten) -> Result<(), ArchiveError> {
+pub(super) fn flip(
+    tables: &Tables,
+    salvaged: &SalvagedChunks,
+    sealed: &SealedSegment,
+) -> Result<(), ArchiveError> {
+    let SalvagedChunks { key, row, stubs, kept } = salvaged;
     let engine = tables.writing()?;
     let mut update = engine.update()?;
-    for (chunk, becomes) in &rewritten.chunks {
-        if update.chunk(ChunkKey { first: chunk.first, ..key })? != Some(&chunk.bytes[..]) {
-            return Err(moved_meanwhile(key));
+    for ((stub, kept), reference) in stubs.iter().zip(kept).zip(&sealed.refs) {
+        if update.chunk(ChunkKey { first: stub.first, ..*key })? != Some(&stub.bytes[..]) {
+            return Err(moved_meanwhile(*key));
         }
-        for (first, part) in becomes {
-            update.put_chunk(key.conversation, *first, part)?;
+        for (first, part) in cold::pack(stub.first, &stub.header()?, reference, kept) {
+            update.put_chunk(key.conversation, first, &part)?;
         }
     }
-    update.set_segment(key, Some(&rewritten.row))?;
+    let (revision, bytes, raw_bytes) = (sealed.name.revision, sealed.bytes, sealed.raw_bytes);
+    update.set_segment(*key, Some(&SegmentRow { revision, bytes, raw_bytes, ..*row }))?;
     Ok(update.commit()?)
 }

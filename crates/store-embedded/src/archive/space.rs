@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bluetick_core::StoreError;
 use bluetick_core::ports::{ArchiveError, Progress, Stage};
 
-use super::{ArchiveStep, Archivist};
+use super::{ArchiveStep, Archiver};
 use crate::tables::{FileSpace, TablesError};
 
 /// Minimum of free bytes in the tables for a compaction. Below it, a rewrite costs more than it
@@ -25,7 +25,7 @@ fn is_worth_a_retry(error: &ArchiveError) -> bool {
     !matches!(error, ArchiveError::Stopped | ArchiveError::Store(StoreError::ReadOnly(_)))
 }
 
-impl Archivist {
+impl Archiver {
     /// Cleans up erased content, and compacts the tables if they have enough free space. Returns
     /// the size of their file.
     pub(super) async fn give_space_back(&self, progress: &dyn Progress) -> Result<u64, ArchiveError> {
@@ -86,7 +86,7 @@ impl Archivist {
         self.blocking(move || Ok(tables.current()?.snapshot()?.has_erased_pages()?)).await
     }
 
-    async fn space(&self) -> Result<FileSpace, ArchiveError> {
+    pub(super) async fn space(&self) -> Result<FileSpace, ArchiveError> {
         let tables = Arc::clone(&self.tables);
         self.blocking(move || Ok(tables.current()?.space()?)).await
     }

@@ -21,7 +21,7 @@ mod parts;
 mod restore;
 mod write;
 
-use bluetick_archive::VaultError;
+use bluetick_archive::ObjectArchiveError;
 use bluetick_core::ports::ArchiveError;
 pub use declare::{DeclareError, ReplacedStore};
 pub use manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
@@ -32,11 +32,13 @@ pub use restore::{RESTORING, RestoreError, RestoreParts, Restored, restore};
 pub const KEY_FILES: [&str; 2] = ["token.key", "admin.key"];
 
 /// Maps an error of the backup destination to the error of a backup.
-fn at_destination(error: VaultError) -> ArchiveError {
+fn at_destination(error: ObjectArchiveError) -> ArchiveError {
     match error {
-        VaultError::Settings(why) => ArchiveError::Refused(why),
-        VaultError::Missing { name } => ArchiveError::Unavailable(format!("{name} is not there any more")),
-        VaultError::Damaged { name, why } => ArchiveError::Unavailable(format!("{name}: {why}")),
-        VaultError::Unavailable(why) => ArchiveError::Unavailable(why),
+        ObjectArchiveError::Settings(why) => ArchiveError::Refused(why),
+        ObjectArchiveError::Missing { name } => {
+            ArchiveError::Unavailable(format!("{name} is not there any more"))
+        }
+        ObjectArchiveError::Damaged { name, why } => ArchiveError::Unavailable(format!("{name}: {why}")),
+        ObjectArchiveError::Unavailable(why) => ArchiveError::Unavailable(why),
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bluetick_archive::{Depot, VaultError};
+use bluetick_archive::{BackupDestination, ObjectArchiveError};
 use bluetick_core::Epoch;
 use bluetick_core::ports::{Progress, Random, Stage};
 use bluetick_core::time::Clock;
@@ -65,7 +65,7 @@ pub enum RestoreError {
 
 /// The inputs of a restore.
 pub struct RestoreParts {
-    pub depot: Depot,
+    pub destination: BackupDestination,
     /// Created if missing. Must be empty otherwise.
     pub data_dir: PathBuf,
     pub segment_bytes: u64,
@@ -86,16 +86,18 @@ pub struct Restored {
 /// Restores a backup into a missing or empty directory. On an error, deletes what it built, except
 /// after [`RestoreError::NotSound`] or once files are at their final paths.
 pub async fn restore(parts: RestoreParts) -> Result<Restored, RestoreError> {
-    let manifest = read_manifest(&parts.depot).await?;
+    let manifest = read_manifest(&parts.destination).await?;
     let made = Handle::current();
     let work = tokio::task::spawn_blocking(move || Restore { parts, manifest, runtime: made }.run());
     work.await.map_err(|_| RestoreError::Stopped)?
 }
 
-async fn read_manifest(depot: &Depot) -> Result<Manifest, RestoreError> {
-    match depot.get(MANIFEST).await {
+async fn read_manifest(destination: &BackupDestination) -> Result<Manifest, RestoreError> {
+    match destination.get(MANIFEST).await {
         Ok(bytes) => Ok(Manifest::read(&bytes)?),
-        Err(VaultError::Missing { .. }) => Err(RestoreError::NoBackup(depot.place().to_string())),
+        Err(ObjectArchiveError::Missing { .. }) => {
+            Err(RestoreError::NoBackup(destination.place().to_string()))
+        }
         Err(error) => Err(RestoreError::Unreachable(error.to_string())),
     }
 }
@@ -165,9 +167,9 @@ impl Restore {
     }
 
     fn fetch(&self, part: &Part) -> Result<Bytes, RestoreError> {
-        let bytes = match self.runtime.block_on(self.parts.depot.get(&part.name)) {
+        let bytes = match self.runtime.block_on(self.parts.destination.get(&part.name)) {
             Ok(bytes) => bytes,
-            Err(VaultError::Missing { .. }) => {
+            Err(ObjectArchiveError::Missing { .. }) => {
                 return Err(RestoreError::Damaged {
                     name: part.name.clone(),
                     why: "it is not there".to_owned(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use bluetick_archive::{Depot, DepotPlace};
+use bluetick_archive::{BackupDestination, BackupLocation};
 use bluetick_core::ports::{ArchiveError, Backup, BackupReport, Progress, Stage};
 use bluetick_core::{Seq, StoreError};
 use bytes::Bytes;
@@ -69,11 +69,11 @@ impl EmbeddedStore {
         progress: Arc<dyn Progress>,
     ) -> Result<BackupReport, ArchiveError> {
         let started = Instant::now();
-        let depot = self.depot_for(&backup).await?;
-        let _job = self.archivist.begin()?;
+        let destination = self.destination_for(&backup).await?;
+        let _job = self.archiver.begin()?;
         // A checkpoint first reduces the log to copy. If the tables cannot be written, the log
         // still has everything.
-        if let Err(error) = self.archivist.checkpoint().await {
+        if let Err(error) = self.archiver.checkpoint().await {
             tracing::warn!(%error, "checkpoint before the backup failed; the backup copies more of the log");
         }
         let (sender, mut receiver) = mpsc::channel(PARTS_AHEAD);
@@ -82,7 +82,7 @@ impl EmbeddedStore {
             spares: Arc::clone(&self.spares),
             log_directory: self.data_dir.join("log"),
             tag: self.identity.tag,
-            stopping: self.archivist.stopping(),
+            stopping: self.archiver.stopping(),
             progress: Arc::clone(&progress),
             parts: sender,
         };
@@ -91,7 +91,7 @@ impl EmbeddedStore {
         let mut put = Ok(());
         while let Some((kind, bytes)) = receiver.recv().await {
             let part = Part::of(name_of(kind, &parts), kind, &bytes);
-            put = depot.put(&part.name, &bytes).await.map_err(at_destination);
+            put = destination.put(&part.name, &bytes).await.map_err(at_destination);
             if put.is_err() {
                 // Closing the channel stops the copying thread at its next part.
                 receiver.close();
@@ -103,18 +103,22 @@ impl EmbeddedStore {
         let copied = copying.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()));
         put?;
         let copied = copied?;
-        if backup.keys.unwrap_or(depot.is_directory()) {
-            self.put_keys(&depot, &mut parts).await?;
+        if backup.keys.unwrap_or(destination.is_directory()) {
+            self.put_keys(&destination, &mut parts).await?;
         }
         // Keys from the settings have no file to copy.
         let with_keys = parts.iter().any(|part| part.kind == PartKind::Key);
-        self.read_back(&depot, &parts, &*progress).await?;
-        let archive = self.archivist.vault.as_ref().map_or_else(String::new, |vault| vault.place());
+        self.read_back(&destination, &parts, &*progress).await?;
+        let archive = self
+            .archiver
+            .object_archive
+            .as_ref()
+            .map_or_else(String::new, |object_archive| object_archive.place());
         let manifest = Manifest {
             format: Manifest::FORMAT.to_owned(),
             version: Manifest::VERSION,
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            made_at: self.archivist.clock.now().millis(),
+            made_at: self.archiver.clock.now().millis(),
             store: self.identity.tag.0.iter().map(|byte| format!("{byte:02x}")).collect(),
             epoch: self.identity.epoch.get(),
             checkpoint: copied.checkpoint.0,
@@ -130,12 +134,12 @@ impl EmbeddedStore {
         };
         let (bytes, objects) = (manifest.bytes(), manifest.parts.len() as u64 + 1);
         let encoded = Bytes::from(manifest.encode());
-        depot.put(MANIFEST, &encoded).await.map_err(at_destination)?;
-        if depot.get(MANIFEST).await.map_err(at_destination)? != encoded {
+        destination.put(MANIFEST, &encoded).await.map_err(at_destination)?;
+        if destination.get(MANIFEST).await.map_err(at_destination)? != encoded {
             return Err(read_back_differs(MANIFEST));
         }
         Ok(BackupReport {
-            place: depot.place().to_string(),
+            place: destination.place().to_string(),
             accounts: copied.accounts,
             conversations: copied.conversations,
             messages: copied.messages,
@@ -150,9 +154,9 @@ impl EmbeddedStore {
 
     /// Opens the destination. Refuses one that is not empty, a relative path, and a path in the
     /// data directory.
-    async fn depot_for(&self, backup: &Backup) -> Result<Depot, ArchiveError> {
-        let destination: DepotPlace = backup.to.parse().map_err(ArchiveError::Refused)?;
-        if let DepotPlace::Directory(directory) = &destination {
+    async fn destination_for(&self, backup: &Backup) -> Result<BackupDestination, ArchiveError> {
+        let location: BackupLocation = backup.to.parse().map_err(ArchiveError::Refused)?;
+        if let BackupLocation::Directory(directory) = &location {
             if !directory.is_absolute() {
                 return Err(ArchiveError::Refused("a directory is named by its whole path".to_owned()));
             }
@@ -161,21 +165,26 @@ impl EmbeddedStore {
                 return Err(ArchiveError::Refused(why.to_owned()));
             }
         }
-        let depot = Depot::open(&destination, &self.archivist.settings, true).map_err(at_destination)?;
-        match depot.is_empty().await.map_err(at_destination)? {
+        let destination =
+            BackupDestination::open(&location, &self.archiver.settings, true).map_err(at_destination)?;
+        match destination.is_empty().await.map_err(at_destination)? {
             true => {
-                if depot.is_open_to_others() {
-                    tracing::warn!(%destination, "backup directory is accessible to other users; restrict it to its owner");
+                if destination.is_open_to_others() {
+                    tracing::warn!(destination = %location, "backup directory is accessible to other users; restrict it to its owner");
                 }
-                Ok(depot)
+                Ok(destination)
             }
             false => Err(ArchiveError::Refused(format!(
-                "{destination} is not empty; a backup goes to a place of its own, and none is written over"
+                "{location} is not empty; a backup goes to a place of its own, and none is written over"
             ))),
         }
     }
 
-    async fn put_keys(&self, depot: &Depot, parts: &mut Vec<Part>) -> Result<(), ArchiveError> {
+    async fn put_keys(
+        &self,
+        destination: &BackupDestination,
+        parts: &mut Vec<Part>,
+    ) -> Result<(), ArchiveError> {
         for name in KEY_FILES {
             let bytes = match std::fs::read(self.data_dir.join(name)) {
                 Ok(bytes) => Bytes::from(bytes),
@@ -183,7 +192,7 @@ impl EmbeddedStore {
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(StoreError::Failed(format!("{name}: {error}")).into()),
             };
-            depot.put(name, &bytes).await.map_err(at_destination)?;
+            destination.put(name, &bytes).await.map_err(at_destination)?;
             parts.push(Part::of(name.to_owned(), PartKind::Key, &bytes));
         }
         Ok(())
@@ -191,16 +200,16 @@ impl EmbeddedStore {
 
     async fn read_back(
         &self,
-        depot: &Depot,
+        destination: &BackupDestination,
         parts: &[Part],
         progress: &dyn Progress,
     ) -> Result<(), ArchiveError> {
-        let stopping = self.archivist.stopping();
+        let stopping = self.archiver.stopping();
         for (done, part) in parts.iter().enumerate() {
             if stopping.load(Ordering::Relaxed) {
                 return Err(ArchiveError::Stopped);
             }
-            let bytes = depot.get(&part.name).await.map_err(at_destination)?;
+            let bytes = destination.get(&part.name).await.map_err(at_destination)?;
             if part.problem_with(&bytes).is_some() {
                 return Err(read_back_differs(&part.name));
             }

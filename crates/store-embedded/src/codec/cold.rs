@@ -12,36 +12,17 @@
 //!   then a hash of each content u64 × count
 //! ```
 
-use bluetick_archive::{FrameRef, SegmentName};
-use bluetick_core::{ConversationId, Seq};
+use bluetick_archive::{BlockRef, SegmentRef};
+use bluetick_core::Seq;
 
 use super::chunk::{self, COLD, Fingerprint, Fingerprinter, Header, HeaderFields, Unpacked};
 use super::record::Record;
 use super::{DecodeError, Reader, put_varint};
 
-/// Where in the archive the content of a chunk is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColdLocation {
-    /// The first seq of the segment.
-    pub first: Seq,
-    /// The last seq of the segment.
-    pub last: Seq,
-    pub revision: u32,
-    pub frame: FrameRef,
-    /// The index of the chunk's first message in the block.
-    pub index: u32,
-}
-
-impl ColdLocation {
-    pub fn segment(&self, store: [u8; 8], conversation: ConversationId) -> SegmentName {
-        SegmentName { store, conversation, first: self.first, last: self.last, revision: self.revision }
-    }
-}
-
 /// The part of an archived chunk that stays in the hot store.
 #[derive(Debug)]
 pub struct ColdChunk {
-    pub location: ColdLocation,
+    pub location: SegmentRef,
     /// The records, without their content.
     pub stubs: Unpacked,
     hashes: Vec<u64>,
@@ -77,14 +58,14 @@ impl ColdChunk {
     }
 }
 
-fn read_location(reader: &mut Reader<'_>) -> Result<ColdLocation, DecodeError> {
+fn read_location(reader: &mut Reader<'_>) -> Result<SegmentRef, DecodeError> {
     let small =
         |value: u64| u32::try_from(value).map_err(|_| DecodeError::Malformed("a location in the archive"));
-    Ok(ColdLocation {
+    Ok(SegmentRef {
         first: Seq::new(reader.varint()?),
         last: Seq::new(reader.varint()?),
         revision: small(reader.varint()?)?,
-        frame: FrameRef {
+        block: BlockRef {
             offset: reader.varint()?,
             length: small(reader.varint()?)?,
             raw_length: small(reader.varint()?)?,
@@ -121,7 +102,7 @@ pub type PackedChunks = Vec<(Seq, Vec<u8>)>;
 pub fn pack(
     first: Seq,
     header: &Header<'_>,
-    location: &ColdLocation,
+    location: &SegmentRef,
     stubs: &[(Vec<u8>, u64)],
 ) -> PackedChunks {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
@@ -141,7 +122,7 @@ pub fn pack(
 /// A run of consecutive messages of a chunk.
 struct ColdPart<'a> {
     first: Seq,
-    location: ColdLocation,
+    location: SegmentRef,
     notices_before: u64,
     prints: &'a [Fingerprint],
     stubs: &'a [(Vec<u8>, u64)],
@@ -159,7 +140,7 @@ impl ColdPart<'_> {
         let notices = prints.iter().filter(|print| **print == Fingerprint::NONE).count() as u64;
         let later = ColdPart {
             first: self.first.plus(stubs.len() as u64),
-            location: ColdLocation { index: self.location.index + stubs.len() as u32, ..self.location },
+            location: SegmentRef { index: self.location.index + stubs.len() as u32, ..self.location },
             notices_before: self.notices_before + notices,
             prints: later_prints,
             stubs: later_stubs,
@@ -189,10 +170,10 @@ impl ColdPart<'_> {
             put_varint(out, location.first.get());
             put_varint(out, location.last.get());
             put_varint(out, location.revision.into());
-            put_varint(out, location.frame.offset);
-            put_varint(out, location.frame.length.into());
-            put_varint(out, location.frame.raw_length.into());
-            out.extend_from_slice(&location.frame.checksum.to_le_bytes());
+            put_varint(out, location.block.offset);
+            put_varint(out, location.block.length.into());
+            put_varint(out, location.block.raw_length.into());
+            out.extend_from_slice(&location.block.checksum.to_le_bytes());
             put_varint(out, location.index.into());
             // The row is written once and kept for long, so a slow level pays off.
             let mut zstd = zstd::bulk::Compressor::new(STUB_LEVEL)
@@ -241,9 +222,9 @@ mod tests {
         chunk
     }
 
-    fn location() -> ColdLocation {
-        let frame = FrameRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
-        ColdLocation { first: Seq::new(1), last: Seq::new(1_000), revision: 2, frame, index: 64 }
+    fn location() -> SegmentRef {
+        let block = BlockRef { offset: 4_000, length: 900, raw_length: 2_000, checksum: 0xdead_beef };
+        SegmentRef { first: Seq::new(1), last: Seq::new(1_000), revision: 2, block, index: 64 }
     }
 
     fn cold() -> Vec<u8> {

@@ -157,8 +157,8 @@ impl Snapshot<'_> {
     /// one if nothing else is left.
     pub fn unfinished_erasures(&self) -> Result<u64, TablesError> {
         let requests = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?;
-        let recent_listing = requests.collect::<Result<Vec<_>, _>>()?.len() + self.erasures()?.len();
-        Ok((recent_listing as u64).max(self.has_erased_pages()?.into()))
+        let recorded = requests.collect::<Result<Vec<_>, _>>()?.len() + self.erasures()?.len();
+        Ok((recorded as u64).max(self.has_erased_pages()?.into()))
     }
 
     /// Returns whether freed pages may still hold erased content.
@@ -258,10 +258,10 @@ impl Update<'_> {
     /// Returns whether the recorded erasure with the same key reaches a higher seq.
     fn goes_further(&self, erasure: &Erasure) -> Result<bool, TablesError> {
         let key = erasure.key();
-        let recent_listing = self.tables.erasures.get(&self.txn, &key)?;
-        let recent_listing =
-            recent_listing.map(|row| Erasure::read(&key, row)).transpose().map_err(in_table("erasures"))?;
-        Ok(recent_listing.is_some_and(|recent_listing| recent_listing.through > erasure.through))
+        let recorded = self.tables.erasures.get(&self.txn, &key)?;
+        let recorded =
+            recorded.map(|row| Erasure::read(&key, row)).transpose().map_err(in_table("erasures"))?;
+        Ok(recorded.is_some_and(|recorded| recorded.through > erasure.through))
     }
 
     /// Marks that files may hold erased content. The mark is a row, because it must survive a

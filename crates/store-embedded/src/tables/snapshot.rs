@@ -10,10 +10,11 @@ use heed::{RoTxn, WithoutTls};
 
 use super::table::RangeEnd;
 use super::{Engine, TablesError, in_table};
-use crate::codec::cold::{ColdChunk, ColdLocation};
+use crate::codec::cold::ColdChunk;
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, Reader, chunk, rows};
 use crate::log::BatchNumber;
+use bluetick_archive::SegmentRef;
 
 /// The stored record at one seq.
 pub struct StoredRecord<'a> {
@@ -25,7 +26,7 @@ pub struct StoredRecord<'a> {
 /// Where in the archive the content of a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColdRecord {
-    pub location: ColdLocation,
+    pub location: SegmentRef,
     /// The index of the message in the block.
     pub index: usize,
     pub content_hash: u64,

@@ -1,4 +1,5 @@
-//! An object store that is down, hangs, is full, or gives back other bytes than it was given, as told.
+//! An object store that is down, hangs, is full, or gives back other bytes than it was given, as
+//! told.
 
 use std::fmt;
 use std::ops::Range;
@@ -42,17 +43,17 @@ pub struct Faulty {
     /// How long a get takes.
     pub get_takes_ms: AtomicU64,
     /// The next get waits here.
-    gate: Mutex<Option<Arc<Gate>>>,
+    held: Mutex<Option<Arc<HeldRequest>>>,
 }
 
-/// Holds one request up.
+/// A request that waits until the test opens it.
 #[derive(Debug, Default)]
-pub struct Gate {
+pub struct HeldRequest {
     reached: tokio::sync::Notify,
     open: tokio::sync::Notify,
 }
 
-impl Gate {
+impl HeldRequest {
     pub async fn reached(&self) {
         self.reached.notified().await;
     }
@@ -75,22 +76,22 @@ impl Faulty {
         self.gets.load(Ordering::SeqCst)
     }
 
-    /// The next get, and it alone, waits until the gate is opened.
-    pub fn hold_next_get(&self) -> Arc<Gate> {
-        let gate = Arc::new(Gate::default());
-        *self.gate.lock().unwrap() = Some(Arc::clone(&gate));
-        gate
+    /// The next get, and it alone, waits until the test opens it.
+    pub fn hold_next_get(&self) -> Arc<HeldRequest> {
+        let held = Arc::new(HeldRequest::default());
+        *self.held.lock().unwrap() = Some(Arc::clone(&held));
+        held
     }
 
     async fn pass_gate(&self) {
-        let gate = self.gate.lock().unwrap().take();
-        if let Some(gate) = gate {
-            gate.reached.notify_one();
-            gate.open.notified().await;
+        let held = self.held.lock().unwrap().take();
+        if let Some(held) = held {
+            held.reached.notify_one();
+            held.open.notified().await;
         }
     }
 
-    /// What is the matter with this request.
+    /// Returns the fault planted for this request.
     async fn met(&self) -> Result<Trouble> {
         let now = {
             let mut trouble = self.trouble.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests of the archive share: a store with an archive that can be killed at any step, and its words.
+//! Shared by the archive tests: a store with an archive that a test can kill at any step.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -8,7 +8,7 @@ pub mod faulty;
 
 use std::sync::{Arc, Mutex};
 
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{
     Append, Archive, ArchiveError, ArchiveRun, Creation, Erase, EraseReport, EraseScope, NewConversation,
     NoProgress, RestoreReport, RunReport, Store,
@@ -28,7 +28,7 @@ use tempfile::TempDir;
 /// A day after everything that [`common::message`] sends.
 pub const LATER: Timestamp = NOW.plus_millis(24 * 3600 * 1000);
 
-/// What is an hour old moves, in segments of about a hundred.
+/// Settings that move messages older than an hour, in segments of about 100.
 pub fn eager() -> ArchiveSettings {
     ArchiveSettings {
         age_seconds: 3600,
@@ -68,7 +68,7 @@ impl Brake {
 pub struct Kit {
     pub store: Arc<EmbeddedStore>,
     pub clock: Arc<ManualClock>,
-    pub vault: Option<Arc<Vault>>,
+    pub object_archive: Option<Arc<ObjectArchive>>,
     pub settings: ArchiveSettings,
     pub brake: Arc<Brake>,
     pub directory: TempDir,
@@ -76,9 +76,9 @@ pub struct Kit {
 
 impl Kit {
     pub fn over(objects: Arc<dyn ObjectStore>, settings: ArchiveSettings) -> Kit {
-        let vault = Vault::over(objects, "test", settings.cache_bytes);
+        let object_archive = ObjectArchive::over(objects, "test", settings.cache_bytes);
         let clock = Arc::new(ManualClock::at(LATER));
-        Kit::open(TempDir::new().unwrap(), clock, Some(Arc::new(vault)), settings)
+        Kit::open(TempDir::new().unwrap(), clock, Some(Arc::new(object_archive)), settings)
     }
 
     pub fn in_memory(settings: ArchiveSettings) -> (Kit, Arc<InMemory>) {
@@ -89,17 +89,17 @@ impl Kit {
     pub fn open(
         directory: TempDir,
         clock: Arc<ManualClock>,
-        vault: Option<Arc<Vault>>,
+        object_archive: Option<Arc<ObjectArchive>>,
         settings: ArchiveSettings,
     ) -> Kit {
         let store = small(directory.path());
-        Kit::open_as(directory, clock, vault, settings, store)
+        Kit::open_as(directory, clock, object_archive, settings, store)
     }
 
     pub fn open_as(
         directory: TempDir,
         clock: Arc<ManualClock>,
-        vault: Option<Arc<Vault>>,
+        object_archive: Option<Arc<ObjectArchive>>,
         settings: ArchiveSettings,
         store: StoreSettings,
     ) -> Kit {
@@ -107,29 +107,29 @@ impl Kit {
         let on_step = Arc::clone(&brake);
         let parts = StoreParts {
             clock: Arc::clone(&clock) as _,
-            vault: vault.clone(),
+            object_archive: object_archive.clone(),
             archive: settings.clone(),
             on_archive_step: Arc::new(move |step| on_step.goes_on(step)),
             ..StoreParts::new(store)
         };
         let store = Arc::new(EmbeddedStore::open(parts).unwrap());
-        Kit { store, clock, vault, settings, brake, directory }
+        Kit { store, clock, object_archive, settings, brake, directory }
     }
 
     /// What a killed process leaves is opened again, with the same objects.
     pub fn crash(self) -> Kit {
         let copy = copy_of(self.directory.path());
-        let Kit { store, clock, vault, settings, directory, .. } = self;
+        let Kit { store, clock, object_archive, settings, directory, .. } = self;
         drop(store);
         drop(directory);
-        Kit::open(copy, clock, vault, settings)
+        Kit::open(copy, clock, object_archive, settings)
     }
 
-    pub async fn reopen(self, vault: Option<Arc<Vault>>, settings: ArchiveSettings) -> Kit {
+    pub async fn reopen(self, object_archive: Option<Arc<ObjectArchive>>, settings: ArchiveSettings) -> Kit {
         self.store.close().await;
         let Kit { store, clock, directory, .. } = self;
         drop(store);
-        Kit::open(directory, clock, vault, settings)
+        Kit::open(directory, clock, object_archive, settings)
     }
 
     /// With what does not fill a segment.

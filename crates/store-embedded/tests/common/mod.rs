@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_archive::Vault;
+use bluetick_archive::ObjectArchive;
 use bluetick_core::ports::{Append, Creation, NewConversation, Store};
 use bluetick_core::{
     ContentType, ConversationId, PageFrom, PageLimit, PageRequest, Seq, StoreError, Timestamp, UserId,
@@ -54,9 +54,9 @@ pub fn copy_into(from: &Path, to: &Path) {
 }
 
 /// An archive in memory, and the objects in it.
-pub fn memory_vault() -> (Arc<Vault>, Arc<InMemory>) {
+pub fn memory_archive() -> (Arc<ObjectArchive>, Arc<InMemory>) {
     let objects = Arc::new(InMemory::new());
-    (Arc::new(Vault::over(Arc::clone(&objects) as _, "test", 1 << 20)), objects)
+    (Arc::new(ObjectArchive::over(Arc::clone(&objects) as _, "test", 1 << 20)), objects)
 }
 
 pub fn user(name: &str) -> UserId {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_archive::{ArchiveSettings, Vault};
+use bluetick_archive::{ArchiveSettings, ObjectArchive};
 use bluetick_core::ports::{
     AddMembers, Archive, ArchiveRun, Creation, Erase, EraseScope, NewConversation, NoProgress, Receipt,
     RemoveMember, SetPreferences, Store,
@@ -40,9 +40,9 @@ pub fn parts(directory: &Path) -> StoreParts {
         every_seconds: 0,
         ..ArchiveSettings::default()
     };
-    let vault = Vault::open(&archive, directory).unwrap().map(Arc::new);
+    let object_archive = ObjectArchive::open(&archive, directory).unwrap().map(Arc::new);
     let clock = Arc::new(ManualClock::at(LATER));
-    StoreParts { vault, archive, clock, ..StoreParts::new(small(directory)) }
+    StoreParts { object_archive, archive, clock, ..StoreParts::new(small(directory)) }
 }
 
 pub fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {

@@ -8,11 +8,11 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use crate::segment::Frame;
-use crate::{FrameRef, SegmentName, VaultError};
+use crate::segment::Block;
+use crate::{BlockRef, ObjectArchiveError, SegmentName};
 
-type Key = (SegmentName, FrameRef);
-type Answer = Result<Arc<Frame>, VaultError>;
+type Key = (SegmentName, BlockRef);
+type Answer = Result<Arc<Block>, ObjectArchiveError>;
 /// A fetch in progress.
 type Flight = BoxFuture<'static, Answer>;
 
@@ -23,9 +23,9 @@ struct Bytes;
 /// Estimated overhead of a cache entry, in bytes. If it is too small, the cache exceeds its bound.
 const ENTRY_BYTES: usize = 2 * size_of::<Key>();
 
-impl Weighter<Key, Arc<Frame>> for Bytes {
-    fn weight(&self, _key: &Key, frame: &Arc<Frame>) -> u64 {
-        (frame.weight() + ENTRY_BYTES) as u64
+impl Weighter<Key, Arc<Block>> for Bytes {
+    fn weight(&self, _key: &Key, block: &Arc<Block>) -> u64 {
+        (block.weight() + ENTRY_BYTES) as u64
     }
 }
 
@@ -37,13 +37,13 @@ const MAX_SHARDS: u64 = 16;
 const TYPICAL_BYTES: u64 = 32 << 10;
 
 /// The block cache.
-pub(crate) struct Frames {
-    shared: Arc<Held>,
+pub(crate) struct BlockCache {
+    shared: Arc<CacheState>,
 }
 
 /// The state that fetches in progress share with the cache.
-struct Held {
-    cache: Cache<Key, Arc<Frame>, Bytes>,
+struct CacheState {
+    cache: Cache<Key, Arc<Block>, Bytes>,
     /// Fetches in progress. The references are weak, so that a fetch without readers is dropped.
     flights: Mutex<Flights>,
 }
@@ -55,10 +55,10 @@ struct Flights {
     next: u64,
 }
 
-impl Frames {
+impl BlockCache {
     /// Creates a cache of `capacity_bytes`. A capacity of 0 caches nothing, but readers still share
     /// fetches.
-    pub(crate) fn new(capacity_bytes: u64) -> Frames {
+    pub(crate) fn new(capacity_bytes: u64) -> BlockCache {
         let options = OptionsBuilder::new()
             .weight_capacity(capacity_bytes)
             .estimated_items_capacity(
@@ -69,7 +69,7 @@ impl Frames {
             .expect("all that is needed is given");
         let cache =
             Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
-        Frames { shared: Arc::new(Held { cache, flights: Mutex::default() }) }
+        BlockCache { shared: Arc::new(CacheState { cache, flights: Mutex::default() }) }
     }
 
     /// Returns the block, and whether it came from the cache or a fetch in progress. Otherwise runs
@@ -77,15 +77,15 @@ impl Frames {
     pub(crate) async fn get(
         &self,
         name: SegmentName,
-        frame: FrameRef,
+        block: BlockRef,
         fetch: impl Future<Output = Answer> + Send + 'static,
     ) -> (Answer, bool) {
-        let key = (name, frame);
-        if let Some(frame) = self.shared.cache.get(&key) {
-            return (Ok(frame), true);
+        let key = (name, block);
+        if let Some(block) = self.shared.cache.get(&key) {
+            return (Ok(block), true);
         }
         let (flight, joined) = match self.shared.board(key, fetch) {
-            Boarded::Landed(frame) => return (Ok(frame), true),
+            Boarded::Landed(block) => return (Ok(block), true),
             Boarded::Joined(flight) => (flight, true),
             Boarded::Started(flight) => (flight, false),
         };
@@ -108,12 +108,12 @@ impl Frames {
 
 /// How a reader gets a block: from the cache, from a fetch in progress, or from its own fetch.
 enum Boarded {
-    Landed(Arc<Frame>),
+    Landed(Arc<Block>),
     Joined(Shared<Flight>),
     Started(Shared<Flight>),
 }
 
-impl Held {
+impl CacheState {
     fn flights(&self) -> MutexGuard<'_, Flights> {
         self.flights.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,18 +122,18 @@ impl Held {
     fn board(self: &Arc<Self>, key: Key, fetch: impl Future<Output = Answer> + Send + 'static) -> Boarded {
         let mut flights = self.flights();
         // The fetch may have finished since the caller checked the cache.
-        if let Some(frame) = self.cache.get(&key) {
-            return Boarded::Landed(frame);
+        if let Some(block) = self.cache.get(&key) {
+            return Boarded::Landed(block);
         }
         if let Some(flight) = flights.under_way.get(&key).and_then(|(_, flight)| flight.upgrade()) {
             return Boarded::Joined(flight);
         }
         let number = flights.next;
         flights.next += 1;
-        let seat = Seat { held: Arc::clone(self), key, number };
+        let entry = FlightEntry { state: Arc::clone(self), key, number };
         let flight = async move {
             let answer = fetch.await;
-            seat.land(&answer);
+            entry.land(&answer);
             answer
         };
         let flight = flight.boxed().shared();
@@ -145,20 +145,20 @@ impl Held {
 }
 
 /// The entry of a fetch in progress. Dropping it removes the entry, also if all readers have gone.
-struct Seat {
-    held: Arc<Held>,
+struct FlightEntry {
+    state: Arc<CacheState>,
     key: Key,
     number: u64,
 }
 
-impl Seat {
+impl FlightEntry {
     /// Caches the result, unless the segment was evicted during the fetch.
     fn land(&self, answer: &Answer) {
-        let mut flights = self.held.flights();
+        let mut flights = self.state.flights();
         if self.is_listed(&flights) {
             flights.under_way.remove(&self.key);
-            if let Ok(frame) = answer {
-                self.held.cache.insert(self.key, Arc::clone(frame));
+            if let Ok(block) = answer {
+                self.state.cache.insert(self.key, Arc::clone(block));
             }
         }
     }
@@ -169,9 +169,9 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for FlightEntry {
     fn drop(&mut self) {
-        let mut flights = self.held.flights();
+        let mut flights = self.state.flights();
         if self.is_listed(&flights) {
             flights.under_way.remove(&self.key);
         }

@@ -13,7 +13,7 @@ use object_store::PutMode;
 
 use crate::engine::{self, Engine};
 use crate::fetch::{Remote, was_not_new};
-use crate::{ArchiveSettings, VaultError};
+use crate::{ArchiveSettings, ObjectArchiveError};
 
 /// Minimum timeout of one request. With a shorter one, a large backup object fails over a slow
 /// network.
@@ -21,82 +21,86 @@ const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The location of a backup destination: a directory, or `s3://bucket/prefix`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DepotPlace {
+pub enum BackupLocation {
     Directory(PathBuf),
     Bucket { bucket: String, prefix: String },
 }
 
-impl FromStr for DepotPlace {
+impl FromStr for BackupLocation {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<DepotPlace, String> {
+    fn from_str(text: &str) -> Result<BackupLocation, String> {
         let Some(rest) = text.strip_prefix("s3://") else {
             if text.is_empty() || text.contains("://") {
                 return Err("a place is a directory, or s3://bucket/prefix".to_owned());
             }
-            return Ok(DepotPlace::Directory(text.into()));
+            return Ok(BackupLocation::Directory(text.into()));
         };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_end_matches('/');
         if bucket.is_empty() || prefix.is_empty() {
             return Err("a place in a bucket has a name of its own: s3://bucket/prefix".to_owned());
         }
-        Ok(DepotPlace::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+        Ok(BackupLocation::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 }
 
-impl fmt::Display for DepotPlace {
+impl fmt::Display for BackupLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DepotPlace::Directory(directory) => write!(f, "{}", directory.display()),
-            DepotPlace::Bucket { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
+            BackupLocation::Directory(directory) => write!(f, "{}", directory.display()),
+            BackupLocation::Bucket { bucket, prefix } => write!(f, "s3://{bucket}/{prefix}"),
         }
     }
 }
 
 /// A backup destination.
-pub struct Depot {
+pub struct BackupDestination {
     remote: Remote,
-    place: DepotPlace,
+    place: BackupLocation,
 }
 
-impl Depot {
+impl BackupDestination {
     /// Opens the destination. A bucket uses the region, endpoint and timeout of `settings`, and
     /// ignores their bucket and prefix. A missing directory is created if `make` is set, else it is
     /// an error.
-    pub fn open(place: &DepotPlace, settings: &ArchiveSettings, make: bool) -> Result<Depot, VaultError> {
+    pub fn open(
+        place: &BackupLocation,
+        settings: &ArchiveSettings,
+        make: bool,
+    ) -> Result<BackupDestination, ObjectArchiveError> {
         let engine = match place {
-            DepotPlace::Directory(root) => open_directory(root, make)?,
-            DepotPlace::Bucket { bucket, prefix } => open_bucket(bucket, prefix, settings)?,
+            BackupLocation::Directory(root) => open_directory(root, make)?,
+            BackupLocation::Bucket { bucket, prefix } => open_bucket(bucket, prefix, settings)?,
         };
         let remote = Remote::new(engine, settings.timeout().max(LEAST_TIMEOUT));
-        Ok(Depot { remote, place: place.clone() })
+        Ok(BackupDestination { remote, place: place.clone() })
     }
 
-    pub fn place(&self) -> &DepotPlace {
+    pub fn place(&self) -> &BackupLocation {
         &self.place
     }
 
     /// Returns whether the destination is a directory.
     pub fn is_directory(&self) -> bool {
-        matches!(self.place, DepotPlace::Directory(_))
+        matches!(self.place, BackupLocation::Directory(_))
     }
 
     /// Returns whether the destination is a directory that group or others can access. A directory
-    /// created by [`Depot::open`] is not.
+    /// created by [`BackupDestination::open`] is not.
     pub fn is_open_to_others(&self) -> bool {
         use std::os::unix::fs::PermissionsExt;
         match &self.place {
-            DepotPlace::Directory(root) => {
+            BackupLocation::Directory(root) => {
                 std::fs::metadata(root).is_ok_and(|root| root.permissions().mode() & 0o077 != 0)
             }
-            DepotPlace::Bucket { .. } => false,
+            BackupLocation::Bucket { .. } => false,
         }
     }
 
     /// Returns whether the destination holds no object and no file.
-    pub async fn is_empty(&self) -> Result<bool, VaultError> {
-        if let DepotPlace::Directory(root) = &self.place {
+    pub async fn is_empty(&self) -> Result<bool, ObjectArchiveError> {
+        if let BackupLocation::Directory(root) = &self.place {
             // List the directory itself: the object store hides some files.
             let mut entries =
                 std::fs::read_dir(root).map_err(|error| self.remote.unavailable(&error.to_string()))?;
@@ -110,7 +114,7 @@ impl Depot {
 
     /// Writes an object that does not exist yet; it is durable on return. Succeeds if the same
     /// bytes exist, and fails if others do. A file is readable by its owner only.
-    pub async fn put(&self, name: &str, bytes: &Bytes) -> Result<(), VaultError> {
+    pub async fn put(&self, name: &str, bytes: &Bytes) -> Result<(), ObjectArchiveError> {
         if self.is_directory() {
             let (file, bytes) = (name.to_owned(), bytes.clone());
             return self.remote.on_directory(move |root| put_file(root, &file, &bytes)).await.map(drop);
@@ -123,7 +127,7 @@ impl Depot {
                 Ok(there) if there == *bytes => {}
                 Ok(_) => return Err(self.remote.unavailable(&format!("{name} is there already"))),
                 // The object store does not support put-if-absent.
-                Err(VaultError::Missing { .. }) => {
+                Err(ObjectArchiveError::Missing { .. }) => {
                     let written = self.remote.write(&path, bytes, PutMode::Overwrite).await?;
                     written.map_err(|error| self.remote.failed(&error))?;
                 }
@@ -135,7 +139,7 @@ impl Depot {
     }
 
     /// Reads a whole object.
-    pub async fn get(&self, name: &str) -> Result<Bytes, VaultError> {
+    pub async fn get(&self, name: &str) -> Result<Bytes, ObjectArchiveError> {
         self.remote.whole(&self.remote.path(name), name).await
     }
 }
@@ -162,8 +166,8 @@ fn put_file(root: &FilePath, name: &str, bytes: &[u8]) -> io::Result<u64> {
 }
 
 /// Opens a directory as an object store.
-fn open_directory(root: &FilePath, make: bool) -> Result<Engine, VaultError> {
-    let wrong = |why: &str| VaultError::Settings(format!("{} cannot be used: {why}", root.display()));
+fn open_directory(root: &FilePath, make: bool) -> Result<Engine, ObjectArchiveError> {
+    let wrong = |why: &str| ObjectArchiveError::Settings(format!("{} cannot be used: {why}", root.display()));
     if !make && !root.is_dir() {
         return Err(wrong("there is no such directory"));
     }
@@ -171,7 +175,7 @@ fn open_directory(root: &FilePath, make: bool) -> Result<Engine, VaultError> {
 }
 
 /// Opens a bucket with the connection settings of the archive.
-fn open_bucket(bucket: &str, prefix: &str, settings: &ArchiveSettings) -> Result<Engine, VaultError> {
+fn open_bucket(bucket: &str, prefix: &str, settings: &ArchiveSettings) -> Result<Engine, ObjectArchiveError> {
     let settings = ArchiveSettings {
         engine: crate::ArchiveEngine::S3,
         bucket: bucket.to_owned(),
@@ -179,7 +183,7 @@ fn open_bucket(bucket: &str, prefix: &str, settings: &ArchiveSettings) -> Result
         ..settings.clone()
     };
     let opened = engine::open(&settings, FilePath::new(""), &|name| std::env::var(name).ok())?;
-    opened.ok_or_else(|| VaultError::Settings("there is no such bucket".to_owned()))
+    opened.ok_or_else(|| ObjectArchiveError::Settings("there is no such bucket".to_owned()))
 }
 
 #[cfg(test)]
@@ -188,27 +192,32 @@ mod tests {
 
     #[test]
     fn a_place_is_a_directory_or_a_part_of_a_bucket() {
-        let bucket =
-            |bucket: &str, prefix: &str| DepotPlace::Bucket { bucket: bucket.into(), prefix: prefix.into() };
-        assert_eq!("/var/backups/monday".parse(), Ok(DepotPlace::Directory("/var/backups/monday".into())));
+        let bucket = |bucket: &str, prefix: &str| BackupLocation::Bucket {
+            bucket: bucket.into(),
+            prefix: prefix.into(),
+        };
+        assert_eq!(
+            "/var/backups/monday".parse(),
+            Ok(BackupLocation::Directory("/var/backups/monday".into()))
+        );
         assert_eq!("s3://safe/chat/monday/".parse(), Ok(bucket("safe", "chat/monday")));
         for wrong in ["", "s3://", "s3://bucket", "s3:///x", "https://example.org/x"] {
-            assert!(wrong.parse::<DepotPlace>().is_err(), "{wrong}");
+            assert!(wrong.parse::<BackupLocation>().is_err(), "{wrong}");
         }
     }
 
     #[tokio::test]
     async fn an_object_is_written_once() {
         let root = tempfile::tempdir().unwrap();
-        let place = DepotPlace::Directory(root.path().join("new"));
-        assert!(Depot::open(&place, &ArchiveSettings::default(), false).is_err());
-        let depot = Depot::open(&place, &ArchiveSettings::default(), true).unwrap();
-        assert!(depot.is_empty().await.unwrap());
-        depot.put("one", &Bytes::from_static(b"1")).await.unwrap();
-        depot.put("one", &Bytes::from_static(b"1")).await.unwrap();
-        assert!(depot.put("one", &Bytes::from_static(b"2")).await.is_err());
-        assert_eq!(depot.get("one").await.unwrap(), "1");
-        assert!(!depot.is_empty().await.unwrap());
+        let place = BackupLocation::Directory(root.path().join("new"));
+        assert!(BackupDestination::open(&place, &ArchiveSettings::default(), false).is_err());
+        let destination = BackupDestination::open(&place, &ArchiveSettings::default(), true).unwrap();
+        assert!(destination.is_empty().await.unwrap());
+        destination.put("one", &Bytes::from_static(b"1")).await.unwrap();
+        destination.put("one", &Bytes::from_static(b"1")).await.unwrap();
+        assert!(destination.put("one", &Bytes::from_static(b"2")).await.is_err());
+        assert_eq!(destination.get("one").await.unwrap(), "1");
+        assert!(!destination.is_empty().await.unwrap());
         assert_eq!(std::fs::read_dir(root.path().join("new")).unwrap().count(), 1, "no draft is left");
     }
 
@@ -218,7 +227,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let mode = |path: &FilePath| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let open = |path: &FilePath| {
-            Depot::open(&DepotPlace::Directory(path.to_owned()), &ArchiveSettings::default(), true).unwrap()
+            BackupDestination::open(
+                &BackupLocation::Directory(path.to_owned()),
+                &ArchiveSettings::default(),
+                true,
+            )
+            .unwrap()
         };
         let made = root.path().join("made");
         assert!(!open(&made).is_open_to_others());
@@ -226,9 +240,9 @@ mod tests {
         let there = root.path().join("there");
         std::fs::create_dir(&there).unwrap();
         std::fs::set_permissions(&there, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let depot = open(&there);
-        assert!(depot.is_open_to_others());
-        depot.put("one", &Bytes::from_static(b"1")).await.unwrap();
+        let destination = open(&there);
+        assert!(destination.is_open_to_others());
+        destination.put("one", &Bytes::from_static(b"1")).await.unwrap();
         assert_eq!((mode(&there), mode(&there.join("one"))), (0o755, 0o600));
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::{Damage, FrameRef, Reader, length_u32};
+use super::{BlockRef, Damage, Reader, length_u32};
 
 /// zstd level. A change gives other bytes for the same segment, so an interrupted put is then
 /// replaced instead of reused.
@@ -14,12 +14,12 @@ const MAX_RAW_BYTES: usize = 64 << 20;
 
 /// The decompressed records of a block.
 #[derive(Debug)]
-pub struct Frame {
+pub struct Block {
     raw: Vec<u8>,
     records: Vec<Range<u32>>,
 }
 
-impl Frame {
+impl Block {
     /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -40,7 +40,7 @@ impl Frame {
 
     /// Returns the memory that it uses, in bytes.
     pub fn weight(&self) -> usize {
-        size_of::<Frame>() + self.raw.capacity() + self.records.capacity() * size_of::<Range<u32>>()
+        size_of::<Block>() + self.raw.capacity() + self.records.capacity() * size_of::<Range<u32>>()
     }
 
     fn bytes(&self, range: &Range<u32>) -> &[u8] {
@@ -63,19 +63,19 @@ impl Default for Packer {
 
 impl Packer {
     /// Appends one block to `out`. Panics if it is empty or larger than `MAX_RAW_BYTES`.
-    pub(super) fn pack(&mut self, records: &[&[u8]], out: &mut Vec<u8>) -> FrameRef {
-        assert!(!records.is_empty(), "a frame holds something");
+    pub(super) fn pack(&mut self, records: &[&[u8]], out: &mut Vec<u8>) -> BlockRef {
+        assert!(!records.is_empty(), "a block holds something");
         self.raw.clear();
         for record in records {
             put_varint(&mut self.raw, record.len() as u64);
             self.raw.extend_from_slice(record);
         }
-        assert!(self.raw.len() <= MAX_RAW_BYTES, "a frame holds a few hundred messages");
+        assert!(self.raw.len() <= MAX_RAW_BYTES, "a block holds a few hundred messages");
         let start = out.len();
         out.resize(start + zstd::zstd_safe::compress_bound(self.raw.len()), 0);
         let written = self.zstd.compress_to_buffer(&self.raw, &mut out[start..]);
         out.truncate(start + written.expect("the buffer has the size zstd asks for"));
-        FrameRef {
+        BlockRef {
             offset: start as u64,
             length: length_u32(out.len() - start),
             raw_length: length_u32(self.raw.len()),
@@ -98,24 +98,24 @@ thread_local! {
 }
 
 /// Checks and decompresses the stored bytes of one block.
-pub fn decode_frame(bytes: &[u8], frame: &FrameRef) -> Result<Frame, Damage> {
-    if bytes.len() != frame.length as usize {
+pub fn decode_block(bytes: &[u8], block: &BlockRef) -> Result<Block, Damage> {
+    if bytes.len() != block.length as usize {
         return Err(Damage::Short);
     }
-    if crc32fast::hash(bytes) != frame.checksum {
-        return Err(Damage::Checksum("a frame"));
+    if crc32fast::hash(bytes) != block.checksum {
+        return Err(Damage::Checksum("a block"));
     }
-    let raw_length = frame.raw_length as usize;
+    let raw_length = block.raw_length as usize;
     // Check before allocating: a wrong length must cost an error, not memory.
     let promised = zstd::zstd_safe::get_frame_content_size(bytes).ok().flatten();
     if raw_length > MAX_RAW_BYTES || promised != Some(raw_length as u64) {
-        return Err(Damage::Malformed("the length of a frame"));
+        return Err(Damage::Malformed("the length of a block"));
     }
     let raw = DECOMPRESSOR
         .with_borrow_mut(|zstd| zstd.decompress(bytes, raw_length))
-        .map_err(|_| Damage::Malformed("a compressed frame"))?;
+        .map_err(|_| Damage::Malformed("a compressed block"))?;
     if raw.len() != raw_length {
-        return Err(Damage::Malformed("the length of a frame"));
+        return Err(Damage::Malformed("the length of a block"));
     }
     let mut records = Vec::new();
     let mut reader = Reader(&raw);
@@ -125,5 +125,5 @@ pub fn decode_frame(bytes: &[u8], frame: &FrameRef) -> Result<Frame, Damage> {
         let end = length_u32(raw.len() - reader.0.len());
         records.push(end - length_u32(record.len())..end);
     }
-    if records.is_empty() { Err(Damage::Malformed("an empty frame")) } else { Ok(Frame { raw, records }) }
+    if records.is_empty() { Err(Damage::Malformed("an empty block")) } else { Ok(Block { raw, records }) }
 }
