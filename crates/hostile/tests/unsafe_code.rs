@@ -72,7 +72,7 @@ fn every_unsafe_block_and_permission_states_its_reason() {
     // A new block of unsafe code must be added here, so that a reviewer notices it.
     let known = [
         // Sets the scheduling policy of a thread.
-        ("crates/server/src/limits/passwords.rs".to_owned(), 1),
+        ("crates/server/src/limits/password_hash_pool.rs".to_owned(), 1),
         // Replaces the system's randomness with randomness from the simulation's seed.
         ("crates/sim/src/entropy.rs".to_owned(), 1),
         // Maps the tables into memory and sets a flag of the map.
