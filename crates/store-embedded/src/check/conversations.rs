@@ -257,10 +257,11 @@ impl RowCheck<'_> {
         let finding = |table, what: &str| Finding::row(table, format!("{} {id}", member.user), what).of(id);
         let (line, pending) = (self.snapshot.line_at(&key)?, self.snapshot.pending_at(&key)?);
         let (head, last_at) = (stored.conversation.head, stored.conversation.last_at);
-        let owed = member_state.pending_after(member.joined_seq, head);
-        let recent_listing = pending.map(rows::read_pending);
+        let expected_pending = member_state.pending_after(member.joined_seq, head);
+        let stored_pending = pending.map(rows::read_pending);
         // The check of the rows has already reported an unreadable row.
-        if !matches!(recent_listing, Some(Err(_))) && recent_listing.and_then(Result::ok) != owed {
+        if !matches!(stored_pending, Some(Err(_))) && stored_pending.and_then(Result::ok) != expected_pending
+        {
             self.findings
                 .add(finding("pending", "the row does not match the member's unacknowledged messages"));
         }
