@@ -6,10 +6,11 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -142,11 +143,9 @@ struct QueueState {
     asleep: bool,
 }
 
-const NO_PANIC: &str = "nobody panics while holding the queue";
-
 impl Queue {
     fn push(&self, waiting: Waiting) {
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         if state.closed {
             return;
         }
@@ -157,14 +156,14 @@ impl Queue {
     }
 
     fn close(&self) {
-        self.state.lock().expect(NO_PANIC).closed = true;
+        self.state.lock().closed = true;
         self.wake.notify_one();
     }
 
     /// Closes the queue after a write error. Drops all reply channels, so current and later callers
     /// get an error.
     fn abandon(&self) {
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         state.closed = true;
         state.waiting.clear();
     }
@@ -172,10 +171,10 @@ impl Queue {
     /// Blocks until records wait or the queue is closed, then moves all records into `taken`. An
     /// empty result means that the queue is closed.
     fn take(&self, taken: &mut VecDeque<Waiting>) {
-        let mut state = self.state.lock().expect(NO_PANIC);
+        let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.closed {
             state.asleep = true;
-            state = self.wake.wait(state).expect(NO_PANIC);
+            self.wake.wait(&mut state);
         }
         std::mem::swap(&mut state.waiting, taken);
     }

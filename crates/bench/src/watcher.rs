@@ -1,9 +1,9 @@
 //! A store observer that collects the store's reports during a measurement.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bluetick_core::ports::{CheckpointReport, CommitReport, StoreObserver};
+use parking_lot::Mutex;
 
 use crate::bare_log::BatchSize;
 use crate::latencies::Latencies;
@@ -27,7 +27,7 @@ const REPLAYED_BATCHES: usize = 200_000;
 
 impl ReportCollector {
     fn with<T>(&self, act: impl FnOnce(&mut CollectedReports) -> T) -> T {
-        let mut state = self.state.lock().expect("watching does not panic");
+        let mut state = self.state.lock();
         act(state.get_or_insert_with(|| CollectedReports {
             batches: Vec::new(),
             batch_count: 0,
@@ -40,7 +40,7 @@ impl ReportCollector {
     pub fn take(&self) -> CollectedReports {
         self.committed.store(0, Ordering::Relaxed);
         self.with(|_| {});
-        self.state.lock().expect("watching does not panic").take().expect("it was just filled")
+        self.state.lock().take().expect("it was just filled")
     }
 }
 

@@ -1,11 +1,12 @@
 //! The HTTP API of the server. Each function makes one call and returns one answer or one error.
 //! The callers decide how an answer changes the client's state.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_types::{ConversationId, Seq, UserId};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -191,11 +192,11 @@ impl Api {
     }
 
     fn in_use(&self) -> CurrentToken {
-        self.token.lock().expect("nothing panics while it holds the token").clone()
+        self.token.lock().clone()
     }
 
     fn use_from_now_on(&self, token: CurrentToken) {
-        *self.token.lock().expect("nothing panics while it holds the token") = token;
+        *self.token.lock() = token;
     }
 
     /// Records that the token belongs to another user. From now on every call fails with

@@ -2,7 +2,6 @@
 //! caller's task drives the connection, so no background task is needed.
 
 use std::pin::Pin;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use hyper::Request;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -87,7 +87,7 @@ impl Http {
     }
 
     fn take_idle(&self) -> Option<Connection> {
-        self.idle.lock().expect("nothing panics while it holds this").pop()
+        self.idle.lock().pop()
     }
 
     async fn connect(&self) -> Result<Connection, ApiError> {
@@ -139,7 +139,7 @@ impl Http {
                 }
             }
         };
-        let mut idle = self.idle.lock().expect("nothing panics while it holds this");
+        let mut idle = self.idle.lock();
         if is_open && idle.len() < KEPT {
             idle.push(connection);
         }

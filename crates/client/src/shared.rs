@@ -1,11 +1,12 @@
 //! The data that a client's handles and its tasks share. The state lock is never held across an
 //! await.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use bluetick_types::Random;
 use bluetick_types::time::Clock;
 use bluetick_types::{MessageId, Timestamp};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast, mpsc, watch};
 
 use crate::api::Api;
@@ -61,7 +62,7 @@ impl Shared {
 
     /// Reads the state under the lock.
     pub fn read<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        look(&self.state.lock().expect("nothing panics while it holds the state"))
+        look(&self.state.lock())
     }
 
     /// Changes the state under the lock, then publishes its events and a new revision and wakes the
@@ -75,7 +76,7 @@ impl Shared {
     /// Like [`Shared::change`], without waking the driver. For the driver's own task.
     pub fn change_as_driver<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let (result, events) = {
-            let mut state = self.state.lock().expect("nothing panics while it holds the state");
+            let mut state = self.state.lock();
             let result = change(&mut state);
             (result, std::mem::take(&mut state.todo.events))
         };
@@ -88,7 +89,7 @@ impl Shared {
     /// Changes the state under the lock without publishing a revision or events. For changes that
     /// are not visible.
     pub fn arrange<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
-        change(&mut self.state.lock().expect("nothing panics while it holds the state"))
+        change(&mut self.state.lock())
     }
 
     pub fn set_phase(&self, phase: Phase, close_code: Option<CloseCode>) {

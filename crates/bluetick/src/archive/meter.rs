@@ -2,11 +2,11 @@
 //! every few seconds.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use bluetick_core::ports::{Progress, Stage};
 use bluetick_wire::http::StageBody;
+use parking_lot::Mutex;
 
 use crate::figures::{count, size, time};
 
@@ -55,7 +55,7 @@ impl Meter {
 
     pub fn advanced_to(&self, stage: StageBody, done: u64, total: u64) {
         let now = Instant::now();
-        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        let mut drawn = self.drawn.lock();
         let began = match drawn.stage {
             Some((known, began)) if known == stage => began,
             _ => {
@@ -87,7 +87,7 @@ impl Meter {
 
     /// Erases the bar from the screen, so that other output can be printed.
     pub fn clear(&self) {
-        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        let mut drawn = self.drawn.lock();
         if std::mem::take(&mut drawn.is_on_screen) {
             let _unread = write!(io::stderr(), "\r\x1b[K");
         }
@@ -100,7 +100,7 @@ impl Meter {
 
     /// Prints the reason for waiting, on the first call only.
     pub fn say_why_it_waits(&self, words: &str) {
-        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        let mut drawn = self.drawn.lock();
         if !std::mem::replace(&mut drawn.has_said_why, true) {
             drop(drawn);
             self.say(words);

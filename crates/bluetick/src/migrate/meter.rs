@@ -2,12 +2,12 @@
 //! line every few seconds.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bluetick_store_cloud::import::{Copied, Marker};
 use bluetick_store_embedded::export::Inventory;
+use parking_lot::Mutex;
 
 use crate::figures::{count, time};
 
@@ -54,7 +54,7 @@ impl Tally {
             conversations_total: inventory.conversations,
             messages_total: inventory.messages,
         };
-        *self.stage.lock().expect("nothing panics while it holds the lock") = Some(begun);
+        *self.stage.lock() = Some(begun);
     }
 
     pub fn passed_conversation(&self) {
@@ -80,7 +80,7 @@ impl Tally {
 
     /// The progress line. `None` before the first stage.
     fn line(&self, now: Instant) -> Option<String> {
-        let begun = (*self.stage.lock().expect("nothing panics while it holds the lock"))?;
+        let begun = (*self.stage.lock())?;
         let (conversations, messages) =
             (self.conversations.load(Ordering::Relaxed), self.messages.load(Ordering::Relaxed));
         Some(line(&begun, conversations, messages, now - begun.at))
@@ -130,7 +130,7 @@ impl Meter {
     pub fn show(&self, tally: &Tally) {
         let now = Instant::now();
         let Some(text) = tally.line(now) else { return };
-        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        let mut drawn = self.drawn.lock();
         if !self.is_terminal && drawn.at.is_some_and(|at| now - at < LINE_EVERY) {
             return;
         }
@@ -147,7 +147,7 @@ impl Meter {
 
     /// Erases the line from the screen, so that other output can be printed.
     pub fn clear(&self) {
-        let mut drawn = self.drawn.lock().expect("nothing panics while it holds the lock");
+        let mut drawn = self.drawn.lock();
         drawn.at = None;
         if std::mem::take(&mut drawn.is_on_screen) {
             let _unread = write!(io::stderr(), "\r\x1b[K");
