@@ -1,6 +1,10 @@
 //! Errors of the store ports. A [`Refusal`] means that a rule forbids the request; the other
 //! variants of [`StoreError`] are operational failures.
 
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
 use thiserror::Error;
 
 use crate::{Seq, UserId};
@@ -33,6 +37,47 @@ pub enum Refusal {
     UnknownUser { user: UserId },
 }
 
+/// The error behind a [`StoreError`]: an error of a lower layer, or a text. Its source chain is kept
+/// for logs.
+#[derive(Clone)]
+pub struct Cause(Arc<dyn StdError + Send + Sync>);
+
+impl Cause {
+    pub fn of(error: impl StdError + Send + Sync + 'static) -> Cause {
+        Cause(Arc::new(error))
+    }
+}
+
+impl From<String> for Cause {
+    fn from(text: String) -> Cause {
+        Cause(Box::<dyn StdError + Send + Sync>::from(text).into())
+    }
+}
+
+impl From<&str> for Cause {
+    fn from(text: &str) -> Cause {
+        Cause::from(text.to_owned())
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl StdError for Cause {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
 /// The error of a store call.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
@@ -40,7 +85,7 @@ pub enum StoreError {
     Refused(#[from] Refusal),
     /// Nothing was written. Reads still work, and the store retries writing by itself.
     #[error("the store cannot write now: {0}")]
-    ReadOnly(String),
+    ReadOnly(#[source] Cause),
     /// Nothing was written: the store's write queue is full.
     #[error("too much is waiting to be written")]
     Overloaded,
@@ -48,16 +93,39 @@ pub enum StoreError {
     Closing,
     /// Stored data does not match its checksum. The store never returns such data.
     #[error("stored data is damaged: {0}")]
-    Damaged(String),
+    Damaged(#[source] Cause),
     /// The archive does not answer, or the messages are being moved. A retry may succeed.
     #[error("the archive cannot be read now: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] Cause),
     /// The storage engine is overloaded, unavailable or timed out. The write may have been applied;
     /// a retry with the same message_id is safe.
     #[error("the store did not answer: {0}")]
-    NoAnswer(String),
+    NoAnswer(#[source] Cause),
     /// A read failed, or a write failed with an unknown outcome. A retry with the same message_id
     /// is safe.
     #[error("the store failed: {0}")]
-    Failed(String),
+    Failed(#[source] Cause),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Error)]
+    #[error("cannot sync the log")]
+    struct SyncFailed(#[source] std::io::Error);
+
+    #[test]
+    fn store_error_keeps_the_chain_of_its_sources() {
+        let disk = SyncFailed(std::io::Error::other("disk full"));
+        let error = StoreError::Failed(Cause::of(disk));
+        assert_eq!(error.to_string(), "the store failed: cannot sync the log");
+        let mut chain = Vec::new();
+        let mut next = StdError::source(&error);
+        while let Some(source) = next {
+            chain.push(source.to_string());
+            next = source.source();
+        }
+        assert_eq!(chain, ["cannot sync the log", "disk full"]);
+    }
 }

@@ -28,7 +28,7 @@ pub use bluetick_types::{
 };
 pub use chat::Chat;
 pub use conversation::{Conversation, ConversationView, Title};
-pub use error::{Refusal, StoreError};
+pub use error::{Cause, Refusal, StoreError};
 pub use inbox::{InboxEntry, InboxFilter, InboxKey, InboxPage, InboxRequest, InboxSection, LastMessage};
 pub use members::{Member, Members, Role};
 pub use message::{ContentType, Message};

@@ -94,14 +94,14 @@ impl Cell {
     pub fn decode(conversation: ConversationId, seq: Seq, item: &Item) -> Result<Cell, StoreError> {
         let user = |text: &Arc<str>| {
             UserId::from_stored(text)
-                .map_err(|_| StoreError::Damaged(format!("a user id in {conversation}/{seq}")))
+                .map_err(|_| StoreError::Damaged(format!("a user id in {conversation}/{seq}").into()))
         };
         let cold = match item.find_text("s3_ref") {
             None => None,
             Some(text) => {
                 let place = text.parse();
-                let place =
-                    place.map_err(|_| StoreError::Damaged(format!("the s3_ref of {conversation}/{seq}")))?;
+                let place = place
+                    .map_err(|_| StoreError::Damaged(format!("the s3_ref of {conversation}/{seq}").into()))?;
                 let content_hash = Arc::clone(item.get_text("content_hash")?);
                 Some(Cold { place, preview: item.find_text("preview").cloned(), content_hash })
             }
@@ -403,7 +403,7 @@ impl IdRow {
         Ok(IdRow {
             seq,
             message_id: MessageId::from_stored(item.get_text("message_id")?),
-            sender: sender.map_err(|_| StoreError::Damaged(format!("the sender of seq {seq}")))?,
+            sender: sender.map_err(|_| StoreError::Damaged(format!("the sender of seq {seq}").into()))?,
             is_void: ContentType::from_stored(item.get_text("content_type")?) == ContentType::Void,
             received_at: Timestamp::from_millis(item.get_number("received_at")?),
             last_at: item.find_number("last_at").map(Timestamp::from_millis),

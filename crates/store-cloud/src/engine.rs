@@ -253,8 +253,8 @@ impl Engine {
 impl From<RowsError> for StoreError {
     fn from(error: RowsError) -> StoreError {
         match error {
-            RowsError::NoAnswer(why) => StoreError::NoAnswer(why),
-            RowsError::Refused(why) => StoreError::Failed(why),
+            RowsError::NoAnswer(why) => StoreError::NoAnswer(why.into()),
+            RowsError::Refused(why) => StoreError::Failed(why.into()),
         }
     }
 }

@@ -275,8 +275,9 @@ impl Engine {
             let slice = self.rows.query(query).await?;
             for (sort, item) in &slice.rows {
                 let Sort::Text(id) = sort else { continue };
-                let id =
-                    id.parse().map_err(|_| StoreError::Damaged(format!("a row in the inbox of {user}")))?;
+                let id = id
+                    .parse()
+                    .map_err(|_| StoreError::Damaged(format!("a row in the inbox of {user}").into()))?;
                 let last_at = Timestamp::from_millis(item.find_number("last_at").unwrap_or(i64::MIN));
                 places.push(InboxKey { shelf: InboxSection::of(decode_preferences(item)), last_at, id });
             }

@@ -72,7 +72,7 @@ impl RoomRow {
     }
 
     pub fn decode(id: ConversationId, item: &Item) -> Result<RoomRow, StoreError> {
-        let damaged = |what: &str| StoreError::Damaged(format!("the {what} of {id}"));
+        let damaged = |what: &str| StoreError::Damaged(format!("the {what} of {id}").into());
         let title = item.find_text("title").map(|title| Title::from_stored(title));
         let facts = Facts {
             id,
@@ -266,7 +266,7 @@ impl Engine {
             for (sort, item) in &slice.rows {
                 let Sort::Text(user) = sort else { continue };
                 let user = UserId::from_stored(user)
-                    .map_err(|_| StoreError::Damaged(format!("a member of {id}")))?;
+                    .map_err(|_| StoreError::Damaged(format!("a member of {id}").into()))?;
                 departures.extend(decode_departure(&user, item));
                 if !item.find_flag("left") {
                     members.push(decode_member(user, item));

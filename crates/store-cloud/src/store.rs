@@ -9,9 +9,9 @@ use bluetick_core::ports::{
     SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page, PageFrom,
-    PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError, Timestamp, User,
-    UserId,
+    Cause, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    PageFrom, PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError,
+    Timestamp, User, UserId,
 };
 
 use crate::cells::Cell;
@@ -181,6 +181,6 @@ impl Engine {
         }
         let messages = cells.into_iter().map(|cell| Arc::unwrap_or_clone(cell.message)).collect();
         Page::new(&request, member.joined_seq, head, messages)
-            .map_err(|hole| StoreError::Damaged(hole.to_string()))
+            .map_err(|hole| StoreError::Damaged(Cause::of(hole)))
     }
 }

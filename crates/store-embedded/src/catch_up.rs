@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::ports::{Behind, Missed, Position};
-use bluetick_core::{ConversationId, Member, MemberState, PageLimit, Seq, StoreError, Timestamp, UserId};
+use bluetick_core::{
+    Cause, ConversationId, Member, MemberState, PageLimit, Seq, StoreError, Timestamp, UserId,
+};
 
 use crate::codec::record::Record;
 use crate::inbox::InboxReader;
@@ -127,7 +129,7 @@ impl InboxReader {
             None => snapshot.record(id, seq)?,
         };
         let decoded = record.as_deref().map(Record::decode).transpose();
-        Ok(decoded.map_err(|error| StoreError::Damaged(error.to_string()))?.map(|record| record.received_at))
+        Ok(decoded.map_err(|error| StoreError::Damaged(Cause::of(error)))?.map(|record| record.received_at))
     }
 
     /// Returns the conversations in the tables that were active after `newest`. Each shelf has its

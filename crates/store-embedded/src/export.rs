@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bluetick_core::ports::{Archive, ArchiveError, Store};
 use bluetick_core::{
-    Conversation, ConversationId, Epoch, Member, MemberState, Message, PageFrom, PageLimit, PageRequest,
-    Profile, Seq, StoreError, User, UserId,
+    Cause, Conversation, ConversationId, Epoch, Member, MemberState, Message, PageFrom, PageLimit,
+    PageRequest, Profile, Seq, StoreError, User, UserId,
 };
 
 use crate::archive::Filled;
@@ -193,7 +193,7 @@ fn merged(users: Vec<User>, profiles: Vec<(UserId, Profile)>, limit: usize) -> V
 fn in_store(error: ArchiveError) -> StoreError {
     match error {
         ArchiveError::Store(error) => error,
-        other => StoreError::Failed(other.to_string()),
+        other => StoreError::Failed(Cause::of(other)),
     }
 }
 

@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use bluetick_core::{
-    ConversationId, ConversationKind, Members, Message, Page, PageFrom, PageRequest, Refusal, Seq, StoreError,
+    Cause, ConversationId, ConversationKind, Members, Message, Page, PageFrom, PageRequest, Refusal, Seq,
+    StoreError,
 };
 use bytes::Bytes;
 
@@ -128,7 +129,7 @@ impl PagePlan {
         let first = (*self.in_tables.end()).max(self.in_tables.start().previous()).next();
         for (record, seq) in self.tail.iter().zip(first.get()..) {
             let decoded = message(id, Seq::new(seq), record, self.pair.as_deref());
-            messages.push(decoded.map_err(|error| StoreError::Damaged(error.to_string()))?);
+            messages.push(decoded.map_err(|error| StoreError::Damaged(Cause::of(error)))?);
         }
         let PagePlan { request, first_visible, head, .. } = self;
         Ok(PartialPage { request, first_visible, head, messages, cold })
@@ -154,7 +155,7 @@ impl PartialPage {
     pub fn finish(self) -> Result<Page, StoreError> {
         let id = self.request.conversation;
         Page::new(&self.request, self.first_visible, self.head, self.messages)
-            .map_err(|hole| StoreError::Damaged(format!("{id}: {hole}")))
+            .map_err(|hole| StoreError::Damaged(format!("{id}: {hole}").into()))
     }
 
     /// Cuts the page before the first unavailable message, in the reader's direction. Returns

@@ -177,7 +177,7 @@ impl Recovery<'_> {
             load(self.tables, id).map(|state| state.unwrap_or_else(unread)).map_err(|error| {
                 let text = error.to_string();
                 failure = Some(error);
-                bluetick_core::StoreError::Failed(text)
+                bluetick_core::StoreError::Failed(text.into())
             })
         });
         match (resident, failure) {

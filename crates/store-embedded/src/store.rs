@@ -11,7 +11,7 @@ use bluetick_core::ports::{
     VerifyReport,
 };
 use bluetick_core::{
-    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    Cause, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
     PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Seq, StoreError,
     Timestamp, User, UserId,
 };
@@ -194,7 +194,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(error) => Err(StoreError::Failed(error.to_string())),
+        Err(error) => Err(StoreError::Failed(Cause::of(error))),
     }
 }
 
@@ -365,11 +365,11 @@ impl Store for EmbeddedStore {
                     .readers
                     .read_much(move || Ok(tables.current()?.snapshot()?.record(id, seq)?))
                     .await?;
-                found.ok_or_else(|| StoreError::Damaged(format!("{id}: {seq} is not there")))?
+                found.ok_or_else(|| StoreError::Damaged(format!("{id}: {seq} is not there").into()))?
             }
         };
         let record =
-            record::Record::decode(&record).map_err(|error| StoreError::Damaged(error.to_string()))?;
+            record::Record::decode(&record).map_err(|error| StoreError::Damaged(Cause::of(error)))?;
         let mut state = resident.state();
         let members = Arc::clone(&state.members);
         Ok(state.member_states.receipt_counts(&members, seq, record.sender))

@@ -19,9 +19,9 @@ use bluetick_core::ports::{
     Store, UserUpdate,
 };
 use bluetick_core::{
-    Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, MemberState,
-    Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate, ReadState,
-    ReceiptCounts, Refusal, Seq, Skeleton, StoreError, Timestamp, User, UserId,
+    Cause, Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
+    MemberState, Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate,
+    ReadState, ReceiptCounts, Refusal, Seq, Skeleton, StoreError, Timestamp, User, UserId,
 };
 
 pub struct MemoryStore {
@@ -259,7 +259,7 @@ impl Store for MemoryStore {
             })
             .collect();
         Page::new(&request, member.joined_seq, thread.head(), range)
-            .map_err(|hole| StoreError::Damaged(hole.to_string()))
+            .map_err(|hole| StoreError::Damaged(Cause::of(hole)))
     }
 
     async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {

@@ -339,5 +339,5 @@ fn without_content(Stored { version, cell }: &Stored) -> Stored {
 }
 
 pub(super) fn changed_meanwhile(id: ConversationId) -> ArchiveError {
-    StoreError::Failed(format!("{id} was changed by somebody else")).into()
+    StoreError::Failed(format!("{id} was changed by somebody else").into()).into()
 }

@@ -23,7 +23,7 @@ pub(crate) struct Unfilled {
 
 impl Unfilled {
     fn error(self) -> StoreError {
-        StoreError::Unavailable(self.why)
+        StoreError::Unavailable(self.why.into())
     }
 
     /// Leaves what comes before the first cell that cannot be had, seen from where the reader comes, and says how many

@@ -87,7 +87,7 @@ impl Keeper {
         };
         // Tables that were restored to different moments: messages may lie where nobody would look.
         if registry.version() < before.version() {
-            return Err(StoreError::Damaged(format!("the registry of {id} has gone back")));
+            return Err(StoreError::Damaged(format!("the registry of {id} has gone back").into()));
         }
         if registry.version() == 0 {
             return Ok(Arc::new(registry));

@@ -100,7 +100,7 @@ pub fn judge<Row>(
 pub fn merge<Row>(into: &mut BTreeMap<Seq, Row>, rows: Vec<(Seq, Row)>) -> Result<(), StoreError> {
     for (seq, row) in rows {
         if into.insert(seq, row).is_some() {
-            return Err(StoreError::Damaged(format!("seq {seq} lies in two partitions")));
+            return Err(StoreError::Damaged(format!("seq {seq} lies in two partitions").into()));
         }
     }
     Ok(())

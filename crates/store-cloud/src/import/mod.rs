@@ -57,7 +57,7 @@ impl From<Damaged> for ImportError {
 impl From<StoreError> for ImportError {
     fn from(error: StoreError) -> ImportError {
         match error {
-            StoreError::NoAnswer(why) => RowsError::NoAnswer(why).into(),
+            StoreError::NoAnswer(why) => RowsError::NoAnswer(why.to_string()).into(),
             other => ImportError::Damaged(other.to_string()),
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bluetick_core::StoreError;
+use bluetick_core::{Cause, StoreError};
 use thiserror::Error;
 
 /// Attributes by name. What is not there and what is null are the same.
@@ -24,7 +24,7 @@ pub struct Damaged(pub &'static str);
 
 impl From<Damaged> for StoreError {
     fn from(damaged: Damaged) -> StoreError {
-        StoreError::Damaged(damaged.to_string())
+        StoreError::Damaged(Cause::of(damaged))
     }
 }
 

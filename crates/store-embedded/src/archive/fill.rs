@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bluetick_archive::SegmentRef;
 use bluetick_archive::jobs::fill::{FetchedBlock, FetchedBlocks};
 use bluetick_archive::segment::Block;
-use bluetick_core::{ContentType, ConversationId, Message, Page, Seq, StoreError};
+use bluetick_core::{Cause, ContentType, ConversationId, Message, Page, Seq, StoreError};
 
 use super::Archiver;
 use crate::codec::record::Record;
@@ -53,7 +53,7 @@ impl Archiver {
             match (self.have_moved(locations).await?, final_look) {
                 (true, false) => return Ok(Filled::LookAgain),
                 (true, true) => {
-                    return Err(StoreError::Unavailable("these messages are being moved".to_owned()));
+                    return Err(StoreError::Unavailable("these messages are being moved".into()));
                 }
                 (false, _) => lost.iter().for_each(|(index, ..)| lose(&mut draft.messages[*index])),
             }
@@ -62,7 +62,7 @@ impl Archiver {
         if unavailable.is_empty() {
             return draft.finish().map(Filled::Page);
         }
-        let why = StoreError::Unavailable(blocks.why_unavailable().unwrap_or_default());
+        let why = StoreError::Unavailable(blocks.why_unavailable().unwrap_or_default().into());
         draft.cut(|index| unavailable.contains(&index)).ok_or(why)?.finish().map(Filled::Page)
     }
 
@@ -89,7 +89,7 @@ impl Archiver {
             }
             Ok::<_, TablesError>(false)
         });
-        Ok(looked.await.map_err(|error| StoreError::Failed(error.to_string()))??)
+        Ok(looked.await.map_err(|error| StoreError::Failed(Cause::of(error)))??)
     }
 
     /// Fills in the content after checking that the record is this message. The block's checksum

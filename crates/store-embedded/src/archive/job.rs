@@ -94,5 +94,5 @@ pub fn damaged(name: &SegmentName, why: impl std::fmt::Display) -> ArchiveError 
 /// Error: the rows changed after the job read them.
 pub fn moved_meanwhile(key: ChunkKey) -> ArchiveError {
     let text = format!("{} was changed by somebody else from seq {} on", key.conversation, key.first);
-    StoreError::Failed(text).into()
+    StoreError::Failed(text.into()).into()
 }

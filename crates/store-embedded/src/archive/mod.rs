@@ -34,7 +34,7 @@ use bluetick_core::ports::{
     RunReport, VerifyReport,
 };
 use bluetick_core::time::Clock;
-use bluetick_core::{ConversationId, StoreError};
+use bluetick_core::{Cause, ConversationId, StoreError};
 use bytes::Bytes;
 pub use fill::Filled;
 
@@ -261,7 +261,9 @@ impl Archiver {
         let number = handover.request_scrub();
         self.queue.nudge();
         self.blocking(move || {
-            handover.wait_for_scrub(number, CHECKPOINT_PATIENCE).map_err(|why| StoreError::Failed(why).into())
+            handover
+                .wait_for_scrub(number, CHECKPOINT_PATIENCE)
+                .map_err(|why| StoreError::Failed(why.into()).into())
         })
         .await
     }
@@ -275,7 +277,7 @@ impl Archiver {
         self.blocking(move || {
             handover
                 .wait_for_checkpoint(number, CHECKPOINT_PATIENCE)
-                .map_err(|why| StoreError::Failed(why).into())
+                .map_err(|why| StoreError::Failed(why.into()).into())
         })
         .await
     }
@@ -337,6 +339,6 @@ async fn blocking<T: Send + 'static>(
         Ok(result) => result,
         // The runtime shut down before the step began.
         Err(error) if error.is_cancelled() => Err(ArchiveError::Stopped),
-        Err(error) => Err(StoreError::Failed(error.to_string()).into()),
+        Err(error) => Err(StoreError::Failed(Cause::of(error)).into()),
     }
 }

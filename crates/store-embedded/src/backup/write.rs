@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use bluetick_archive::{BackupDestination, BackupLocation};
 use bluetick_core::ports::{ArchiveError, Backup, BackupReport, Progress, Stage};
-use bluetick_core::{Seq, StoreError};
+use bluetick_core::{Cause, Seq, StoreError};
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -53,8 +53,8 @@ struct CopiedParts {
 impl From<LogError> for ArchiveError {
     fn from(error: LogError) -> ArchiveError {
         match error {
-            LogError::Damaged { .. } => StoreError::Damaged(error.to_string()).into(),
-            other => StoreError::Failed(other.to_string()).into(),
+            LogError::Damaged { .. } => StoreError::Damaged(Cause::of(error)).into(),
+            other => StoreError::Failed(Cause::of(other)).into(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl EmbeddedStore {
             parts.push(part);
         }
         drop(receiver);
-        let copied = copying.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string()).into()));
+        let copied = copying.await.unwrap_or_else(|error| Err(StoreError::Failed(Cause::of(error)).into()));
         put?;
         let copied = copied?;
         if backup.keys.unwrap_or(destination.is_directory()) {
@@ -190,7 +190,7 @@ impl EmbeddedStore {
                 Ok(bytes) => Bytes::from(bytes),
                 // This key comes from the settings.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(error) => return Err(StoreError::Failed(format!("{name}: {error}")).into()),
+                Err(error) => return Err(StoreError::Failed(format!("{name}: {error}").into()).into()),
             };
             destination.put(name, &bytes).await.map_err(at_destination)?;
             parts.push(Part::of(name.to_owned(), PartKind::Key, &bytes));
@@ -294,10 +294,9 @@ impl SnapshotSource {
         let end = log::copy(&self.log_directory, self.tag, copied.checkpoint, durable, |frame, bytes| {
             let mut reader = Reader(frame.payload);
             let in_batch = |error: crate::codec::DecodeError| {
-                ArchiveError::from(StoreError::Damaged(format!(
-                    "batch {} of the log: {error}",
-                    frame.number.0
-                )))
+                ArchiveError::from(StoreError::Damaged(
+                    format!("batch {} of the log: {error}", frame.number.0).into(),
+                ))
             };
             while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
                 match event {

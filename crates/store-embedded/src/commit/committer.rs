@@ -5,8 +5,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::StoreError;
 use bluetick_core::ports::{CommitListener, CommitReport, StoreObserver};
+use bluetick_core::{Cause, StoreError};
 use bytes::Bytes;
 // Uses the runtime's clock if a runtime exists, so that tests can simulate time.
 use tokio::time::Instant;
@@ -170,11 +170,10 @@ impl Committer {
                 self.publish(batch);
             }
             Err(error) => {
-                let reason = error.to_string();
-                self.parts.health.refuse(&reason);
+                self.parts.health.refuse(&error.to_string());
                 let error = match error {
-                    AppendError::Write(_) => StoreError::ReadOnly(reason),
-                    AppendError::Sync(_) => StoreError::Failed(reason),
+                    AppendError::Write(_) => StoreError::ReadOnly(Cause::of(error)),
+                    AppendError::Sync(_) => StoreError::Failed(Cause::of(error)),
                 };
                 undo(batch, &error);
             }
@@ -240,7 +239,7 @@ impl Committer {
                 self.seal();
             } else if let Some(failing) = self.parts.handover.failing() {
                 self.parts.health.refuse(&failing);
-                return Err(StoreError::ReadOnly(failing));
+                return Err(StoreError::ReadOnly(failing.into()));
             }
         }
         Ok(())

@@ -19,7 +19,7 @@ impl HealthState {
         if !self.refusing.load(Ordering::Acquire) {
             return Ok(());
         }
-        Err(StoreError::ReadOnly(self.reason()))
+        Err(StoreError::ReadOnly(self.reason().into()))
     }
 
     pub fn health(&self) -> Health {

@@ -8,8 +8,8 @@ use bluetick_core::ports::{
     AddMembers, Appended, NewConversation, Opened, RemoveMember, SetPreferences, UserUpdate,
 };
 use bluetick_core::{
-    ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, Skeleton, StoreError, User,
-    UserId,
+    Cause, ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, Skeleton,
+    StoreError, User, UserId,
 };
 
 use super::batch::{
@@ -372,7 +372,7 @@ fn compare_record(
     append: &bluetick_core::ports::Append,
     hasher: &Fingerprinter,
 ) -> Result<Comparison, StoreError> {
-    let stored = Record::decode(cell.record).map_err(|error| StoreError::Damaged(error.to_string()))?;
+    let stored = Record::decode(cell.record).map_err(|error| StoreError::Damaged(Cause::of(error)))?;
     if stored.sender != append.sender.as_str() || stored.message_id != append.message_id {
         return Ok(Comparison::Other);
     }

@@ -51,7 +51,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 pub use archive::{ChunkKey, HotChunk, RequestKey, end_of};
 use bluetick_core::names::SKELETON_VERSION;
-use bluetick_core::{ConversationId, Epoch, Person, StoreError};
+use bluetick_core::{Cause, ConversationId, Epoch, Person, StoreError};
 pub use compact::FileSpace;
 pub use dump::{BulkInsert, fill};
 use heed::{Env, WithoutTls};
@@ -143,13 +143,13 @@ impl From<TablesError> for StoreError {
             | TablesError::DamagedPage { .. }
             | TablesError::Truncated { .. }
             | TablesError::DamagedList { .. }
-            | TablesError::Orphaned { .. } => StoreError::Damaged(error.to_string()),
+            | TablesError::Orphaned { .. } => StoreError::Damaged(Cause::of(error)),
             // Transient: the store reopens the engine once the disk allows it.
             other if other.needs_reopening() || other.is_of_a_read_only_disk() => {
-                StoreError::NoAnswer(other.to_string())
+                StoreError::NoAnswer(Cause::of(other))
             }
-            TablesError::NoSpace { .. } => StoreError::ReadOnly(error.to_string()),
-            other => StoreError::Failed(other.to_string()),
+            TablesError::NoSpace { .. } => StoreError::ReadOnly(Cause::of(error)),
+            other => StoreError::Failed(Cause::of(other)),
         }
     }
 }
