@@ -40,18 +40,18 @@ impl CommitListener for Recorder {
 }
 
 impl Recorder {
-    fn extend(&self, heard: impl Iterator<Item = Published>) {
-        self.0.lock().expect("recording does not panic").extend(heard);
+    fn extend(&self, published: impl Iterator<Item = Published>) {
+        self.0.lock().expect("recording does not panic").extend(published);
     }
 
     /// Returns the messages and changes of a conversation in the order of publication.
     pub fn everything(&self, conversation: ConversationId) -> Vec<Published> {
         let all = self.0.lock().expect("recording does not panic");
-        all.iter().filter(|heard| heard.conversation() == Some(conversation)).cloned().collect()
+        all.iter().filter(|published| published.conversation() == Some(conversation)).cloned().collect()
     }
 
     pub fn heard(&self, conversation: ConversationId) -> Vec<Committed> {
-        let messages = self.everything(conversation).into_iter().filter_map(|heard| match heard {
+        let messages = self.everything(conversation).into_iter().filter_map(|published| match published {
             Published::Message(committed) => Some(committed),
             Published::Change(_) => None,
         });
@@ -59,11 +59,11 @@ impl Recorder {
     }
 
     pub fn heard_seqs(&self, conversation: ConversationId) -> Vec<Seq> {
-        self.heard(conversation).iter().map(|heard| heard.message.seq).collect()
+        self.heard(conversation).iter().map(|committed| committed.message.seq).collect()
     }
 
     pub fn changes(&self, conversation: ConversationId) -> Vec<Change> {
-        let changes = self.everything(conversation).into_iter().filter_map(|heard| match heard {
+        let changes = self.everything(conversation).into_iter().filter_map(|published| match published {
             Published::Message(_) => None,
             Published::Change(change) => Some(change),
         });
@@ -80,7 +80,7 @@ impl Recorder {
 
     pub fn revocations(&self) -> Vec<(UserId, Revocations)> {
         let all = self.0.lock().expect("recording does not panic");
-        let revoked = all.iter().filter_map(|heard| match heard {
+        let revoked = all.iter().filter_map(|published| match published {
             Published::Change(Change::Revoked { user, revocations }) => {
                 Some((user.clone(), revocations.clone()))
             }
@@ -92,11 +92,11 @@ impl Recorder {
     /// Returns the users for whom the store published `Change::ResyncRequired`.
     pub fn overlooked(&self) -> Vec<UserId> {
         let all = self.0.lock().expect("recording does not panic");
-        let overlooked = all.iter().filter_map(|heard| match heard {
+        let users = all.iter().filter_map(|published| match published {
             Published::Change(Change::ResyncRequired { user }) => Some(user.clone()),
             _ => None,
         });
-        overlooked.collect()
+        users.collect()
     }
 
     pub fn preferred(&self, conversation: ConversationId) -> Vec<UserId> {

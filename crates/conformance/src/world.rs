@@ -32,6 +32,7 @@ pub struct World<H> {
 static WORLDS: AtomicU64 = AtomicU64::new(0);
 static GROUPS: AtomicU64 = AtomicU64::new(0);
 
+/// The time at which the test clock starts.
 pub const NOW: Timestamp = Timestamp::from_millis(1_750_000_000_000);
 
 impl<H: Harness> World<H> {

@@ -11,7 +11,7 @@ use crate::world::{MUTE, PIN, Ticks, ticks};
 use crate::{Harness, World};
 
 /// Returns the ticks published to the member's own devices and those published to the others.
-fn told(moved: &ReadStateMoved) -> (Ticks, Option<Ticks>) {
+fn published_ticks(moved: &ReadStateMoved) -> (Ticks, Option<Ticks>) {
     (ticks(moved.own), moved.shown.map(ticks))
 }
 
@@ -21,13 +21,13 @@ fn moves_after<H: Harness>(
     id: ConversationId,
     before: usize,
 ) -> Vec<(Ticks, Option<Ticks>)> {
-    world.recorder.moves(id)[before..].iter().map(told).collect()
+    world.recorder.moves(id)[before..].iter().map(published_ticks).collect()
 }
 
-pub async fn a_move_is_heard_once_and_before_the_answer<H: Harness>(world: World<H>) {
+pub async fn read_state_change_is_published_once_before_the_answer<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 4).await;
-    assert_eq!(moves_after(&world, id, 0), [], "one's own messages one after the other are no news");
+    assert_eq!(moves_after(&world, id, 0), [], "own messages change no read state of others");
     world.delivered(id, "bob", 2).await;
     assert_eq!(moves_after(&world, id, 0), [((2, 0), Some((2, 0)))]);
     world.read(id, "bob", 1).await;
@@ -37,7 +37,7 @@ pub async fn a_move_is_heard_once_and_before_the_answer<H: Harness>(world: World
     assert!(world.recorder.moves(id).iter().all(|moved| moved.user == world.user("bob")));
 }
 
-pub async fn an_ack_that_moves_nothing_is_not_heard<H: Harness>(world: World<H>) {
+pub async fn receipt_without_effect_is_not_published<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.read(id, "bob", 3).await;
     world.sent_many(id, "alice", "m", 4).await;
@@ -52,7 +52,7 @@ pub async fn an_ack_that_moves_nothing_is_not_heard<H: Harness>(world: World<H>)
     assert_eq!(moves_after(&world, id, 0), [((3, 3), Some((3, 3)))]);
 }
 
-pub async fn a_move_says_who_is_concerned_what_is_unread_and_where_it_came_from<H: Harness>(world: World<H>) {
+pub async fn published_read_state_names_members_unread_count_and_origin<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 5).await;
     for (origin, seq) in [(Some(Origin(7)), 3), (None, 5)] {
@@ -63,11 +63,11 @@ pub async fn a_move_says_who_is_concerned_what_is_unread_and_where_it_came_from<
         assert_eq!((moved.conversation, &moved.user, moved.origin), (id, &world.user("bob"), origin));
         assert_eq!(moved.members.len(), 3);
         let unread = world.unread(id, "bob").await;
-        assert!(moved.unread.is_none_or(|told| told == unread), "{:?}, not {unread}", moved.unread);
+        assert!(moved.unread.is_none_or(|published| published == unread), "{:?}, not {unread}", moved.unread);
     }
 }
 
-pub async fn a_reply_that_reads_something_new_is_heard_after_its_message<H: Harness>(world: World<H>) {
+pub async fn read_state_change_of_an_own_message_is_published_after_it<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 2).await;
     let mut reply = world.message(id, "bob", "reply");
@@ -76,11 +76,11 @@ pub async fn a_reply_that_reads_something_new_is_heard_after_its_message<H: Harn
     let everything = world.recorder.everything(id);
     let [.., Published::Message(message), Published::Change(Change::ReadState(moved))] = &everything[..]
     else {
-        panic!("the reply, then what it means, and not {everything:?}")
+        panic!("expected the message, then the read state change: {everything:?}")
     };
     assert_eq!(message.message.seq, Seq::new(3));
-    assert_eq!((told(moved), &moved.user), (((2, 2), Some((2, 2))), &world.user("bob")));
-    assert_eq!(moved.origin, None, "a reply speaks for itself");
+    assert_eq!((published_ticks(moved), &moved.user), (((2, 2), Some((2, 2))), &world.user("bob")));
+    assert_eq!(moved.origin, None, "the read state change of a message has no origin");
 
     world.sent(id, "bob", "and another").await;
     assert!(world.send(id, "bob", "reply").await.unwrap().duplicate);
@@ -92,7 +92,7 @@ pub async fn a_reply_that_reads_something_new_is_heard_after_its_message<H: Harn
     assert_eq!(moves_after(&world, id, before), []);
 }
 
-pub async fn a_hidden_read_is_told_to_ones_own_devices_alone<H: Harness>(world: World<H>) {
+pub async fn hidden_read_is_published_to_own_devices_only<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 6).await;
     world.delivered(id, "bob", 3).await;
@@ -112,7 +112,7 @@ pub async fn a_hidden_read_is_told_to_ones_own_devices_alone<H: Harness>(world: 
     }
 }
 
-pub async fn what_is_shown_again_is_told_when_others_see_it<H: Harness>(world: World<H>) {
+pub async fn read_state_shown_again_is_published_when_others_see_it<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 4).await;
     world.hide_reads(id, "bob", true).await;
@@ -123,11 +123,11 @@ pub async fn what_is_shown_again_is_told_when_others_see_it<H: Harness>(world: W
         world.read(id, "bob", seq).await;
     }
     let expected = [((4, 4), Some((4, 3))), ((4, 4), Some((4, 4)))];
-    assert_eq!(moves_after(&world, id, 1), expected, "alice would not know otherwise");
+    assert_eq!(moves_after(&world, id, 1), expected, "each step that alice sees is published");
     assert_eq!(world.status(id, "alice", "bob").await, (4, 4));
 }
 
-pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harness>(world: World<H>) {
+pub async fn concurrent_read_state_changes_are_published_in_order<H: Harness>(world: World<H>) {
     let names = ["bob", "carol", "dave"];
     let id = world.group("alice", &names).await;
     let world = Arc::new(world);
@@ -147,16 +147,16 @@ pub async fn moves_at_once_are_heard_in_the_order_in_which_they_happened<H: Harn
     at_once(doing).await;
     for name in names {
         let moves: Vec<_> = moves_of(&world, id, name).iter().map(|moved| ticks(moved.own)).collect();
-        assert!(moves.is_sorted_by(|one, next| one < next), "each is a real move: {moves:?}");
+        assert!(moves.is_sorted_by(|one, next| one < next), "each change moves forward: {moves:?}");
         assert_eq!(moves.last(), Some(&world.status(id, name, name).await));
     }
     let mut senders = Vec::new();
-    for heard in world.recorder.everything(id) {
-        match heard {
+    for published in world.recorder.everything(id) {
+        match published {
             Published::Message(committed) => senders.push(committed.message.sender.clone()),
             Published::Change(Change::ReadState(ReadStateMoved { user, own, origin: None, .. })) => {
                 let reply = usize::try_from(own.read.get()).unwrap();
-                assert_eq!(senders.get(reply), Some(&user), "behind the reply it follows from");
+                assert_eq!(senders.get(reply), Some(&user), "published after the message that caused it");
             }
             Published::Change(_) => {}
         }
@@ -171,8 +171,8 @@ fn moves_of<H: Harness>(world: &World<H>, id: ConversationId, name: &str) -> Vec
 /// sorted.
 fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)> {
     let (mut joined, mut head) = (Vec::new(), 0);
-    for heard in world.recorder.everything(id) {
-        match heard {
+    for published in world.recorder.everything(id) {
+        match published {
             Published::Message(committed) => head = committed.message.seq.get(),
             Published::Change(Change::Joined { user, .. }) => joined.push((user, head)),
             Published::Change(_) => {}
@@ -182,12 +182,12 @@ fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)
     joined
 }
 
-pub async fn everybody_to_whom_a_conversation_is_new_is_told<H: Harness>(world: World<H>) {
+pub async fn join_is_published_for_each_new_member<H: Harness>(world: World<H>) {
     let after = |names: &[&str], head| names.iter().map(|name| (world.user(name), head)).collect::<Vec<_>>();
     let direct = world.direct("bob", "alice").await;
-    assert_eq!(joined(&world, direct), after(&["bob"], 0), "its creator alone, while it has no messages");
+    assert_eq!(joined(&world, direct), after(&["bob"], 0), "only to its creator, while it has no messages");
     world.direct("alice", "bob").await;
-    assert_eq!(joined(&world, direct).len(), 1, "it is not new the second time");
+    assert_eq!(joined(&world, direct).len(), 1, "opening it again publishes nothing");
 
     let group = world.group("alice", &["carol", "bob"]).await;
     assert_eq!(joined(&world, group), after(&["alice", "bob", "carol"], 1), "after the notice");
@@ -204,7 +204,7 @@ pub async fn everybody_to_whom_a_conversation_is_new_is_told<H: Harness>(world: 
     assert!(*before_fred >= 5 && *before_gina == 6, "each after its own notice");
 }
 
-pub async fn what_a_user_sets_is_told<H: Harness>(world: World<H>) {
+pub async fn preference_change_is_published<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.set_preferences(id, "bob", PIN).await.unwrap();
     assert_eq!(world.recorder.preferred(id), [world.user("bob")]);

@@ -25,7 +25,7 @@ async fn check<H: Harness>(world: &World<H>, ids: &[bluetick_core::ConversationI
     }
 }
 
-pub async fn everything_acknowledged_survives_a_crash<H: Harness>(world: World<H>) {
+pub async fn acknowledged_messages_survive_a_crash<H: Harness>(world: World<H>) {
     let ids = fill(&world).await;
     let world = world.crash().await;
     check(&world, &ids).await;
@@ -35,7 +35,7 @@ pub async fn everything_acknowledged_survives_a_crash<H: Harness>(world: World<H
     check(&world, &ids[..3]).await;
 }
 
-pub async fn everything_acknowledged_survives_a_clean_restart<H: Harness>(world: World<H>) {
+pub async fn acknowledged_messages_survive_a_clean_restart<H: Harness>(world: World<H>) {
     let ids = fill(&world).await;
     let world = world.restart().await;
     check(&world, &ids).await;
@@ -60,7 +60,7 @@ pub async fn membership_survives_a_crash<H: Harness>(world: World<H>) {
     assert_eq!(world.history(id, "dave").await[0].seq, Seq::new(2));
 }
 
-pub async fn a_closed_store_refuses_writes<H: Harness>(world: World<H>) {
+pub async fn closed_store_refuses_messages<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent(id, "alice", "before").await;
     let store = world.store();
@@ -68,7 +68,7 @@ pub async fn a_closed_store_refuses_writes<H: Harness>(world: World<H>) {
     assert!(matches!(world.send(id, "alice", "after").await, Err(StoreError::Closing)));
 }
 
-pub async fn a_closed_store_refuses_acks_and_settings<H: Harness>(world: World<H>) {
+pub async fn closed_store_refuses_receipts_and_preferences<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent(id, "alice", "before").await;
     world.store().close().await;

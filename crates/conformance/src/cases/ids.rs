@@ -7,7 +7,7 @@ use bluetick_core::{Refusal, Seq, Timestamp};
 use crate::world::assert_refused;
 use crate::{Harness, World};
 
-pub async fn the_same_message_id_gives_the_first_seq<H: Harness>(world: World<H>) {
+pub async fn resend_returns_the_first_seq<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     let first = world.send(id, "alice", "m1").await.unwrap();
     assert!(!first.duplicate);
@@ -20,23 +20,21 @@ pub async fn the_same_message_id_gives_the_first_seq<H: Harness>(world: World<H>
     assert_eq!(world.texts(id, "bob").await.len(), 2);
 }
 
-pub async fn the_same_message_id_by_another_sender_is_another_message<H: Harness>(world: World<H>) {
+pub async fn same_message_id_of_another_sender_is_a_new_message<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     assert_eq!(world.sent(id, "alice", "m1").await, 1);
     let other = world.send(id, "bob", "m1").await.unwrap();
     assert_eq!((other.seq, other.duplicate), (Seq::new(2), false));
 }
 
-pub async fn the_same_message_id_in_another_conversation_is_another_message<H: Harness>(world: World<H>) {
+pub async fn same_message_id_in_another_conversation_is_a_new_message<H: Harness>(world: World<H>) {
     let one = world.direct("alice", "bob").await;
     let other = world.direct("alice", "carol").await;
     assert_eq!(world.sent(one, "alice", "m1").await, 1);
     assert!(!world.send(other, "alice", "m1").await.unwrap().duplicate);
 }
 
-pub async fn the_same_message_id_with_other_content_is_refused_and_stores_nothing<H: Harness>(
-    world: World<H>,
-) {
+pub async fn same_message_id_with_other_content_is_refused<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     let uuid = "0190b2a4-7c1e-7000-8000-0123456789ab";
     for (message_id, first_seq) in [("m1", Seq::new(1)), (uuid, Seq::new(2))] {
@@ -48,7 +46,7 @@ pub async fn the_same_message_id_with_other_content_is_refused_and_stores_nothin
     assert_eq!(world.sent(id, "alice", "m3").await, 3);
 }
 
-pub async fn a_message_sent_many_times_at_once_is_stored_once<H: Harness>(world: World<H>) {
+pub async fn concurrent_resends_store_one_message<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     let world = Arc::new(world);
     for round in 0..10 {
@@ -70,7 +68,7 @@ pub async fn a_message_sent_many_times_at_once_is_stored_once<H: Harness>(world:
     assert_eq!(world.texts(id, "bob").await.len(), 10);
 }
 
-pub async fn a_resend_after_a_crash_gives_the_first_seq<H: Harness>(world: World<H>) {
+pub async fn resend_after_a_crash_returns_the_first_seq<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 0..100 {
         world.sent(id, "alice", &format!("m{number}")).await;
@@ -87,7 +85,9 @@ pub async fn a_resend_after_a_crash_gives_the_first_seq<H: Harness>(world: World
     assert_eq!(world.sent(id, "bob", "new").await, 101);
 }
 
-pub async fn a_resend_long_after_finds_the_first_when_it_says_where_to_look<H: Harness>(world: World<H>) {
+pub async fn resend_with_retry_after_finds_a_message_older_than_the_dedupe_window<H: Harness>(
+    world: World<H>,
+) {
     let id = world.direct("alice", "bob").await;
     let long_ago = crate::world::NOW.plus_millis(-400 * 24 * 3_600_000);
     for number in 1..=130 {
@@ -106,7 +106,7 @@ pub async fn a_resend_long_after_finds_the_first_when_it_says_where_to_look<H: H
     assert_eq!((stored.seq, stored.duplicate), (Seq::new(131), false));
 }
 
-pub async fn a_clock_that_was_set_back_for_a_while_hides_no_duplicate<H: Harness>(world: World<H>) {
+pub async fn resend_after_a_clock_was_set_back_is_a_duplicate<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 1..=100 {
         world.sent(id, "alice", &format!("m{number}")).await;

@@ -23,7 +23,7 @@ fn latest_first(ids: &[ConversationId]) -> Vec<ConversationId> {
     ids.iter().rev().copied().collect()
 }
 
-pub async fn the_latest_activity_comes_first<H: Harness>(world: World<H>) {
+pub async fn inbox_lists_the_latest_activity_first<H: Harness>(world: World<H>) {
     assert!(world.inbox("alice").await.is_empty());
     let ids = conversations_of_alice(&world, 5).await;
     let world = world.holds(async |world| assert_eq!(world.inbox("alice").await, latest_first(&ids))).await;
@@ -38,7 +38,7 @@ pub async fn the_latest_activity_comes_first<H: Harness>(world: World<H>) {
     world.holds(check).await;
 }
 
-pub async fn a_clock_that_was_set_back_moves_nothing_down<H: Harness>(world: World<H>) {
+pub async fn clock_set_back_moves_no_conversation_down<H: Harness>(world: World<H>) {
     let ids = conversations_of_alice(&world, 3).await;
     world.sent_at(-5, ids[2], "alice", "sent with a clock set back").await;
     let check = async |world: &World<H>| {
@@ -50,7 +50,7 @@ pub async fn a_clock_that_was_set_back_moves_nothing_down<H: Harness>(world: Wor
     world.holds(check).await;
 }
 
-pub async fn pinned_come_first_and_archived_last<H: Harness>(world: World<H>) {
+pub async fn inbox_lists_pinned_first_and_archived_last<H: Harness>(world: World<H>) {
     let ids = conversations_of_alice(&world, 6).await;
     world.set_preferences(ids[1], "alice", PIN).await.unwrap();
     world.set_preferences(ids[3], "alice", PIN).await.unwrap();
@@ -58,7 +58,7 @@ pub async fn pinned_come_first_and_archived_last<H: Harness>(world: World<H>) {
     world.set_preferences(ids[4], "alice", MUTE).await.unwrap();
     let check = async |world: &World<H>| {
         assert_eq!(world.inbox("alice").await, [ids[3], ids[1], ids[4], ids[2], ids[0], ids[5]]);
-        assert_eq!(world.inbox("peer1").await, [ids[1]], "nobody else is concerned");
+        assert_eq!(world.inbox("peer1").await, [ids[1]], "preferences of alice do not affect the peer");
     };
     let world = world.holds(check).await;
     world.sent_at(20, ids[5], "peer5", "still archived").await;
@@ -73,7 +73,7 @@ pub async fn pinned_come_first_and_archived_last<H: Harness>(world: World<H>) {
     world.holds(check).await;
 }
 
-pub async fn an_inbox_can_be_asked_for_without_the_archived_or_for_them_alone<H: Harness>(world: World<H>) {
+pub async fn inbox_filter_separates_archived_conversations<H: Harness>(world: World<H>) {
     let ids = conversations_of_alice(&world, 9).await;
     for number in [0, 4, 8] {
         world.set_preferences(ids[number], "alice", ARCHIVE).await.unwrap();
@@ -119,9 +119,7 @@ pub async fn direct_conversation_without_messages_is_listed_for_its_creator_alon
 }
 
 /// Other users open direct conversations with bob; only some of these conversations have messages.
-pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_message_on<H: Harness>(
-    world: World<H>,
-) {
+pub async fn direct_conversation_is_listed_for_the_peer_after_its_first_message<H: Harness>(world: World<H>) {
     let mut ids = Vec::new();
     for number in 0..9 {
         world.turn_clock_to(number);
@@ -140,7 +138,7 @@ pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_m
             assert!(pages.iter().all(|entry| entry.unread == 1 && entry.last_message.is_some()));
         }
         let page = world.inbox_page("bob", None, 3).await;
-        assert_eq!((page.entries.len(), page.next), (3, None), "nothing is hidden behind the last page");
+        assert_eq!((page.entries.len(), page.next), (3, None), "no page follows");
         assert!(world.behind("bob", &[]).await.iter().all(|behind| behind.head > Seq::ZERO));
     };
     let world = world.holds(check).await;
@@ -149,14 +147,18 @@ pub async fn direct_conversation_is_listed_for_the_other_person_from_its_first_m
     world.sent_at(31, ids[5], "bob", "hello").await;
     let check = async |world: &World<H>| {
         let pages = world.paged_inbox("bob", 2, InboxFilter::All).await;
-        assert_eq!(conversations(&pages), [ids[6], ids[5], ids[8], ids[0], ids[3]], "pinned before");
+        assert_eq!(
+            conversations(&pages),
+            [ids[6], ids[5], ids[8], ids[0], ids[3]],
+            "the pinned conversation is first"
+        );
         let unread: Vec<u64> = pages.iter().map(|entry| entry.unread).collect();
         assert_eq!(unread, [1, 0, 1, 1, 1]);
     };
     world.holds(check).await;
 }
 
-pub async fn an_entry_says_all_that_an_inbox_shows<H: Harness>(world: World<H>) {
+pub async fn inbox_entry_has_preview_read_state_and_unread_count<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_at(1, id, "alice", "hello").await;
     world.sent_at(2, id, "bob", "hello yourself").await;
@@ -179,7 +181,7 @@ pub async fn an_entry_says_all_that_an_inbox_shows<H: Harness>(world: World<H>) 
     world.holds(check).await;
 }
 
-pub async fn a_preview_is_cut_where_a_character_ends<H: Harness>(world: World<H>) {
+pub async fn preview_is_cut_at_a_character_boundary<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     let contents = ["x".repeat(120), "x".repeat(121), format!("x{}", "€".repeat(90)), "🏳️‍🌈".repeat(40)];
     let mut world = world;
@@ -199,9 +201,7 @@ pub async fn a_preview_is_cut_where_a_character_ends<H: Harness>(world: World<H>
     }
 }
 
-pub async fn a_group_is_listed_with_its_title_and_a_notice_can_be_its_last_message<H: Harness>(
-    world: World<H>,
-) {
+pub async fn group_entry_shows_its_title_and_a_notice_as_last_message<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_at(1, id, "alice", "hello").await;
     world.turn_clock_to(2);
@@ -216,16 +216,14 @@ pub async fn a_group_is_listed_with_its_title_and_a_notice_can_be_its_last_messa
             assert_eq!(entry.conversation.last_at, NOW.plus_millis(2 * 60_000));
             let last = entry.last_message.unwrap();
             assert_eq!((last.seq, last.content_type), (Seq::new(3), ContentType::System));
-            assert_eq!(last.preview, notice.content, "whole, since half a notice means nothing");
+            assert_eq!(last.preview, notice.content, "a notice is not truncated");
         }
         assert_eq!(world.entry(id, &long_name).await.joined, Seq::new(3));
     };
     world.holds(check).await;
 }
 
-pub async fn the_tick_of_a_groups_last_message_waits_for_the_one_furthest_behind<H: Harness>(
-    world: World<H>,
-) {
+pub async fn group_tick_follows_the_member_furthest_behind<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 3).await;
     world.read(id, "bob", 4).await;
@@ -240,10 +238,14 @@ pub async fn the_tick_of_a_groups_last_message_waits_for_the_one_furthest_behind
     let world = world.holds(async |world| assert_eq!(others(world).await, (4, 4))).await;
     world.remove(id, "bob", "bob").await.unwrap();
     world.remove(id, "dave", "dave").await.unwrap();
-    world.holds(async |world| assert_eq!(others(world).await, (8, 8), "nobody is left to wait for")).await;
+    world
+        .holds(async |world| {
+            assert_eq!(others(world).await, (8, 8), "without other members, the head counts")
+        })
+        .await;
 }
 
-pub async fn who_leaves_no_longer_lists_the_conversation_and_who_is_added_does<H: Harness>(world: World<H>) {
+pub async fn inbox_lists_a_group_for_its_current_members_only<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     let other = world.direct("bob", "dave").await;
     world.sent_at(1, other, "dave", "hi").await;
@@ -263,7 +265,7 @@ pub async fn who_leaves_no_longer_lists_the_conversation_and_who_is_added_does<H
     world.holds(async |world| assert_eq!(world.inbox("bob").await, [id, other])).await;
 }
 
-pub async fn names_that_begin_alike_have_inboxes_of_their_own<H: Harness>(world: World<H>) {
+pub async fn users_whose_ids_share_a_prefix_have_separate_inboxes<H: Harness>(world: World<H>) {
     let names = ["a", "al", "alice", "al|", "al:", "al/", "al~", "alÿ", "al\u{10ffff}"];
     let mut expected = Vec::new();
     for (number, name) in names.iter().enumerate() {
@@ -274,14 +276,14 @@ pub async fn names_that_begin_alike_have_inboxes_of_their_own<H: Harness>(world:
     let check = async |world: &World<H>| {
         for (name, id) in names.iter().zip(&expected) {
             assert_eq!(world.inbox(name).await, [*id], "{name}");
-            assert!(world.behind(name, &[]).await.is_empty(), "{name} has sent all there is");
+            assert!(world.behind(name, &[]).await.is_empty(), "{name} sent the only message");
         }
         assert!(world.inbox("ali").await.is_empty());
     };
     world.holds(check).await;
 }
 
-pub async fn pages_of_an_inbox_neither_repeat_nor_skip<H: Harness>(world: World<H>) {
+pub async fn inbox_pages_list_each_conversation_once<H: Harness>(world: World<H>) {
     let mut expected = Vec::new();
     for number in 0..150_u32 {
         let id = world.direct("alice", &format!("peer{number}")).await;
@@ -303,14 +305,12 @@ pub async fn pages_of_an_inbox_neither_repeat_nor_skip<H: Harness>(world: World<
         }
         let page = world.inbox_page("alice", None, 100).await;
         let last = world.inbox_page("alice", page.next, 50).await;
-        assert_eq!((last.entries.len(), last.next), (50, None), "a last page that is full is the last");
+        assert_eq!((last.entries.len(), last.next), (50, None), "a full last page has no next page");
     };
     world.holds(check).await;
 }
 
-pub async fn a_conversation_that_jumps_up_while_somebody_pages_is_on_no_later_page<H: Harness>(
-    mut world: World<H>,
-) {
+pub async fn conversation_that_moves_up_during_paging_is_on_no_later_page<H: Harness>(mut world: World<H>) {
     let ids = conversations_of_alice(&world, 40).await;
     let (mut seen, mut after, mut jumped) = (Vec::new(), None, 0);
     loop {
@@ -322,15 +322,15 @@ pub async fn a_conversation_that_jumps_up_while_somebody_pages_is_on_no_later_pa
         // last.
         for id in [seen[0], ids[jumped]] {
             world.sent_at(100, id, "alice", &format!("jump-{jumped}")).await;
-            assert!(world.entry(id, "alice").await.place() < place, "it is further up now");
+            assert!(world.entry(id, "alice").await.place() < place, "it moved up");
         }
         jumped += 1;
         world = world.crash().await;
     }
-    assert_eq!(seen, latest_first(&ids[jumped..]), "all others are on exactly one page");
+    assert_eq!(seen, latest_first(&ids[jumped..]), "each other conversation is on one page");
 }
 
-pub async fn a_cursor_stays_good_when_its_conversation_is_gone<H: Harness>(world: World<H>) {
+pub async fn inbox_cursor_stays_valid_after_its_conversation_is_left<H: Harness>(world: World<H>) {
     let ids = conversations_of_alice(&world, 6).await;
     world.turn_clock_to(3);
     let group = world.group("alice", &["bob"]).await;
@@ -349,14 +349,20 @@ pub async fn a_cursor_stays_good_when_its_conversation_is_gone<H: Harness>(world
     world.holds(check).await;
 }
 
-pub async fn the_tick_does_not_go_back_when_the_last_of_the_others_leaves<H: Harness>(world: World<H>) {
+pub async fn shown_read_state_never_moves_back_when_the_last_other_member_leaves<H: Harness>(
+    world: World<H>,
+) {
     let id = world.group("alice", &["bob"]).await;
     let seq = world.sent(id, "alice", "hi").await;
     world.read(id, "bob", seq).await;
     assert_eq!(world.entry(id, "alice").await.others.read, Seq::new(seq));
     world.remove(id, "bob", "bob").await.unwrap();
     let check = async |world: &World<H>| {
-        assert_eq!(world.entry(id, "alice").await.others.read, Seq::new(seq + 1), "nobody is left behind");
+        assert_eq!(
+            world.entry(id, "alice").await.others.read,
+            Seq::new(seq + 1),
+            "without other members, the head counts"
+        );
     };
     world.holds(check).await;
 }

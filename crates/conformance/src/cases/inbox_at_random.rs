@@ -12,6 +12,7 @@ use crate::{Harness, World};
 
 const NAMES: [&str; 3] = ["al", "alice", "bob"];
 const CONVERSATIONS: usize = 12;
+/// Number of random operations. Fewer miss rare combinations.
 const STEPS: u64 = 300;
 
 #[derive(Clone, Copy, Default)]
@@ -101,7 +102,7 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
     }
 }
 
-pub async fn the_inbox_agrees_with_a_model_whatever_happens<H: Harness>(mut world: World<H>) {
+pub async fn inbox_agrees_with_the_model_after_random_operations<H: Harness>(mut world: World<H>) {
     let mut dice = Dice::throw();
     let mut model = Model(Vec::new());
     for _ in 0..CONVERSATIONS {

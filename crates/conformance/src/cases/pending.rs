@@ -24,7 +24,7 @@ async fn acked_group<H: Harness>(world: &World<H>, minute: i64, count: usize) ->
     (id, head)
 }
 
-pub async fn who_has_acked_everything_misses_nothing<H: Harness>(world: World<H>) {
+pub async fn user_who_acknowledged_all_messages_has_none_pending<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 5).await;
     let group = world.group("alice", &["bob"]).await;
     world.delivered(id, "bob", 5).await;
@@ -32,14 +32,12 @@ pub async fn who_has_acked_everything_misses_nothing<H: Harness>(world: World<H>
     let check = async |world: &World<H>| {
         assert_eq!(world.behind("bob", &[]).await, []);
         assert_eq!(world.behind("bob", &[(id, 5), (group, 1)]).await, []);
-        assert_eq!(world.behind("nobody", &[]).await, []);
+        assert_eq!(world.behind("unknown", &[]).await, []);
     };
     world.holds(check).await;
 }
 
-pub async fn what_is_pending_starts_at_the_first_undelivered_however_many_follow<H: Harness>(
-    world: World<H>,
-) {
+pub async fn pending_starts_at_the_first_undelivered_message<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     world.delivered(id, "bob", 2).await;
     let world =
@@ -48,7 +46,7 @@ pub async fn what_is_pending_starts_at_the_first_undelivered_however_many_follow
     world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [behind(id, 2, 1_003)])).await;
 }
 
-pub async fn only_acks_clear_what_is_pending<H: Harness>(world: World<H>) {
+pub async fn only_receipts_clear_pending_messages<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 4).await;
     world.delivered(id, "bob", 1).await;
     world.sent(id, "bob", "from another device").await;
@@ -56,19 +54,19 @@ pub async fn only_acks_clear_what_is_pending<H: Harness>(world: World<H>) {
     world.page(id, "bob", PageFrom::Newest, PageLimit::MAX).await.unwrap();
     world.inbox("bob").await;
     let check = async |world: &World<H>| {
-        assert_eq!(world.status(id, "alice", "bob").await, (4, 4), "the reply reads");
-        assert_eq!(world.behind("bob", &[]).await, [behind(id, 1, 5)], "and clears nothing");
+        assert_eq!(world.status(id, "alice", "bob").await, (4, 4), "the reply marks them as read");
+        assert_eq!(world.behind("bob", &[]).await, [behind(id, 1, 5)], "the reply clears nothing");
     };
     let world = world.holds(check).await;
     world.delivered(id, "bob", 3).await;
     let world = world.holds(async |world| assert_eq!(world.pending(id, "bob").await, Some(3))).await;
     world.delivered(id, "bob", 2).await;
-    assert_eq!(world.pending(id, "bob").await, Some(3), "a late ack brings nothing back");
+    assert_eq!(world.pending(id, "bob").await, Some(3), "a late receipt does not move it back");
     world.delivered(id, "bob", 5).await;
     world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [])).await;
 }
 
-pub async fn reading_clears_what_is_pending_too<H: Harness>(world: World<H>) {
+pub async fn read_receipt_clears_pending_messages<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 4).await;
     world.read(id, "bob", 3).await;
     let world = world.holds(async |world| assert_eq!(world.pending(id, "bob").await, Some(3))).await;
@@ -78,7 +76,7 @@ pub async fn reading_clears_what_is_pending_too<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_eq!(world.pending(id, "bob").await, Some(4))).await;
 }
 
-pub async fn ones_own_messages_are_not_pending<H: Harness>(world: World<H>) {
+pub async fn own_messages_are_not_pending<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     let check = async |world: &World<H>| {
         assert_eq!(world.pending(id, "alice").await, None);
@@ -94,20 +92,20 @@ pub async fn ones_own_messages_are_not_pending<H: Harness>(world: World<H>) {
     world.holds(check).await;
 }
 
-pub async fn notices_are_pending_as_messages_are<H: Harness>(world: World<H>) {
+pub async fn notices_are_pending<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     assert_eq!(world.behind("bob", &[]).await, [behind(id, 0, 1)]);
     world.delivered(id, "bob", 1).await;
     world.add(id, "alice", &["carol", "dave"]).await.unwrap();
     let check = async |world: &World<H>| {
         assert_eq!(world.behind("bob", &[]).await, [behind(id, 1, 3)]);
-        assert_eq!(world.behind("carol", &[]).await, [behind(id, 1, 3)], "from the joining on");
+        assert_eq!(world.behind("carol", &[]).await, [behind(id, 1, 3)], "from its join");
         assert_eq!(world.behind("dave", &[]).await, [behind(id, 2, 3)]);
     };
     world.holds(check).await;
 }
 
-pub async fn each_conversation_is_pending_for_itself<H: Harness>(world: World<H>) {
+pub async fn pending_messages_are_tracked_per_conversation<H: Harness>(world: World<H>) {
     let mut expected = Vec::new();
     for number in 0..20 {
         let peer = format!("peer{number}");
@@ -123,19 +121,19 @@ pub async fn each_conversation_is_pending_for_itself<H: Harness>(world: World<H>
     world.holds(async |world| assert_eq!(world.behind("alice", &[]).await, expected)).await;
 }
 
-pub async fn a_second_device_gets_what_it_misses_although_the_first_has_all<H: Harness>(world: World<H>) {
+pub async fn position_returns_missed_messages_that_another_device_has<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 9).await;
     world.read(id, "bob", 9).await;
     let check = async |world: &World<H>| {
         assert_eq!(world.behind("bob", &[]).await, []);
         assert_eq!(world.behind("bob", &[(id, 4)]).await, [behind(id, 4, 9)]);
         assert_eq!(world.behind("bob", &[(id, 0)]).await, [behind(id, 0, 9)]);
-        assert_eq!(world.behind("alice", &[(id, 8)]).await, [behind(id, 8, 9)], "its own messages too");
+        assert_eq!(world.behind("alice", &[(id, 8)]).await, [behind(id, 8, 9)], "own messages are included");
     };
     world.holds(check).await;
 }
 
-pub async fn a_position_stands_for_its_conversation_instead_of_what_is_pending<H: Harness>(world: World<H>) {
+pub async fn position_replaces_the_pending_row_of_its_conversation<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 9).await;
     let other = world.direct("carol", "bob").await;
     world.sent(other, "carol", "hello").await;
@@ -143,12 +141,16 @@ pub async fn a_position_stands_for_its_conversation_instead_of_what_is_pending<H
     let check = async |world: &World<H>| {
         let mut expected = [behind(id, 2, 9), behind(other, 0, 1)];
         expected.sort_by_key(|behind| behind.conversation);
-        assert_eq!(world.behind("bob", &[(id, 2)]).await, expected, "this device has less than another");
+        assert_eq!(
+            world.behind("bob", &[(id, 2)]).await,
+            expected,
+            "the position is below the delivered seq"
+        );
     };
     world.holds(check).await;
 }
 
-pub async fn a_position_above_the_head_counts_as_none<H: Harness>(world: World<H>) {
+pub async fn position_above_the_head_is_ignored<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     world.delivered(id, "bob", 1).await;
     let check = async |world: &World<H>| {
@@ -160,7 +162,7 @@ pub async fn a_position_above_the_head_counts_as_none<H: Harness>(world: World<H
     assert_eq!(world.behind("carol", &[(empty, 7)]).await, []);
 }
 
-pub async fn a_position_in_a_conversation_of_others_counts_as_nothing<H: Harness>(world: World<H>) {
+pub async fn position_in_a_conversation_of_others_is_reported_as_gone<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     let left = world.group("alice", &["zoe"]).await;
     world.remove(left, "zoe", "zoe").await.unwrap();
@@ -176,12 +178,12 @@ pub async fn a_position_in_a_conversation_of_others_counts_as_nothing<H: Harness
         assert_eq!(world.behind("zoe", &positions).await, []);
         let positions = positions.map(|(conversation, seq)| Position { conversation, seq: Seq::new(seq) });
         let missed = world.store().behind(&world.user("zoe"), positions.into()).await.unwrap();
-        assert_eq!(missed.gone, [id, left, unknown], "those she is not in look like one that never was");
+        assert_eq!(missed.gone, [id, left, unknown], "an unknown conversation is reported in the same way");
     };
     world.holds(check).await;
 }
 
-pub async fn a_conversation_not_listed_comes_with_its_newest_page_when_it_was_active_since<H: Harness>(
+pub async fn conversation_without_a_position_returns_its_newest_page_if_active_since<H: Harness>(
     world: World<H>,
 ) {
     let (older, _) = acked_group(&world, 1, 3).await;
@@ -198,13 +200,17 @@ pub async fn a_conversation_not_listed_comes_with_its_newest_page_when_it_was_ac
         expected.sort_by_key(|behind| behind.conversation);
         assert_eq!(world.behind("bob", &[(known, 2)]).await, expected);
         assert_eq!(world.behind("bob", &[(known, 2), (older, 4), (short, 3)]).await, [behind(known, 2, 3)]);
-        assert_eq!(world.behind("bob", &[(known, 3)]).await, [], "nothing happened since");
-        assert_eq!(world.behind("bob", &[]).await, [], "a device without a position asks for history");
+        assert_eq!(world.behind("bob", &[(known, 3)]).await, [], "no conversation was active since");
+        assert_eq!(
+            world.behind("bob", &[]).await,
+            [],
+            "a device without positions reads the history instead"
+        );
     };
     world.holds(check).await;
 }
 
-pub async fn what_is_pending_comes_whole_and_not_as_a_newest_page<H: Harness>(world: World<H>) {
+pub async fn pending_messages_are_not_limited_to_the_newest_page<H: Harness>(world: World<H>) {
     let (known, known_head) = acked_group(&world, 1, 2).await;
     world.turn_clock_to(2);
     let id = alice_sent(&world, 250).await;
@@ -215,7 +221,7 @@ pub async fn what_is_pending_comes_whole_and_not_as_a_newest_page<H: Harness>(wo
     world.holds(check).await;
 }
 
-pub async fn the_newest_page_of_a_late_member_starts_at_its_joining<H: Harness>(world: World<H>) {
+pub async fn newest_page_of_a_late_member_starts_at_its_join<H: Harness>(world: World<H>) {
     let (known, head) = acked_group(&world, 1, 2).await;
     world.turn_clock_to(2);
     let id = world.group("alice", &[]).await;
@@ -228,22 +234,22 @@ pub async fn the_newest_page_of_a_late_member_starts_at_its_joining<H: Harness>(
         .await;
 }
 
-pub async fn a_position_that_no_device_has_acked_yet_says_so<H: Harness>(world: World<H>) {
+pub async fn position_above_the_acknowledged_seq_is_marked_unacknowledged<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 5).await;
     world.delivered(id, "bob", 1).await;
     let check = async |world: &World<H>| {
-        let news = |after, head| Behind { unacknowledged: true, ..behind(id, after, head) };
-        assert_eq!(world.behind("bob", &[(id, 3)]).await, [news(3, 5)]);
-        assert_eq!(world.behind("bob", &[(id, 5)]).await, [news(5, 5)], "also when it has everything");
+        let unacknowledged = |after, head| Behind { unacknowledged: true, ..behind(id, after, head) };
+        assert_eq!(world.behind("bob", &[(id, 3)]).await, [unacknowledged(3, 5)]);
+        assert_eq!(world.behind("bob", &[(id, 5)]).await, [unacknowledged(5, 5)], "also at the head");
         assert_eq!(world.behind("bob", &[(id, 1)]).await, [behind(id, 1, 5)]);
-        assert_eq!(world.behind("alice", &[(id, 5)]).await, [], "one's own messages need no ack");
+        assert_eq!(world.behind("alice", &[(id, 5)]).await, [], "own messages need no receipt");
     };
     let world = world.holds(check).await;
     world.delivered(id, "bob", 3).await;
     world.holds(async |world| assert_eq!(world.behind("bob", &[(id, 3)]).await, [behind(id, 3, 5)])).await;
 }
 
-pub async fn a_position_from_before_the_joining_acks_nothing<H: Harness>(world: World<H>) {
+pub async fn position_before_the_join_acknowledges_nothing<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_many(id, "alice", "before", 5).await;
     world.add(id, "alice", &["carol"]).await.unwrap();
@@ -257,7 +263,7 @@ pub async fn a_position_from_before_the_joining_acks_nothing<H: Harness>(world: 
     world.holds(check).await;
 }
 
-pub async fn who_left_misses_nothing_and_who_comes_back_only_what_follows<H: Harness>(world: World<H>) {
+pub async fn rejoined_member_misses_only_messages_after_its_second_join<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_many(id, "alice", "m", 5).await;
     world.delivered(id, "bob", 2).await;
@@ -273,7 +279,7 @@ pub async fn who_left_misses_nothing_and_who_comes_back_only_what_follows<H: Har
     world.holds(async |world| assert_eq!(world.behind("bob", &[]).await, [behind(id, 8, 10)])).await;
 }
 
-pub async fn what_was_active_last_comes_first<H: Harness>(world: World<H>) {
+pub async fn missed_conversations_are_ordered_by_latest_activity<H: Harness>(world: World<H>) {
     let mut expected = Vec::new();
     for (minute, peer) in [(3, "carol"), (9, "dave"), (1, "erin"), (5, "alice")] {
         world.turn_clock_to(minute);

@@ -5,25 +5,29 @@ use bluetick_core::{Profile, Revocations, Revoked, Timestamp, TokenFacts, TokenP
 use crate::world::NOW;
 use crate::{Harness, World};
 
-pub async fn of_somebody_unknown_the_profile_is_the_default<H: Harness>(world: World<H>) {
+pub async fn profile_of_an_unknown_user_is_the_default<H: Harness>(world: World<H>) {
     assert_eq!(world.profile("alice").await, Profile::default());
     world.hide_presence("alice", true).await;
     world.holds(async |world| assert_eq!(world.profile("al").await, Profile::default())).await;
 }
 
-pub async fn who_hides_its_presence_stays_hidden<H: Harness>(world: World<H>) {
+pub async fn hidden_presence_survives_later_updates<H: Harness>(world: World<H>) {
     let hidden = Profile { hides_presence: true, ..Profile::default() };
     assert_eq!(world.hide_presence("alice", true).await, hidden);
     let world = world.holds(async |world| assert_eq!(world.profile("alice").await, hidden)).await;
     let seen = Profile { last_seen_at: Some(NOW), ..hidden };
-    assert_eq!(world.seen_at("alice", NOW).await, seen, "being seen shows nothing");
+    assert_eq!(
+        world.seen_at("alice", NOW).await,
+        seen,
+        "an update of last_seen_at keeps the presence hidden"
+    );
     let world = world.holds(async |world| assert_eq!(world.profile("alice").await, seen)).await;
     let open = Profile { hides_presence: false, ..seen };
     assert_eq!(world.hide_presence("alice", false).await, open);
     world.holds(async |world| assert_eq!(world.profile("alice").await, open)).await;
 }
 
-pub async fn last_seen_only_goes_forward<H: Harness>(world: World<H>) {
+pub async fn last_seen_never_moves_back<H: Harness>(world: World<H>) {
     let later = NOW.plus_millis(60_000);
     world.seen_at("alice", later).await;
     let expected = Profile { last_seen_at: Some(later), ..Profile::default() };
@@ -44,7 +48,7 @@ fn token(number: u8, issued_at: Timestamp) -> TokenFacts {
     }
 }
 
-pub async fn a_token_that_was_revoked_stays_void<H: Harness>(world: World<H>) {
+pub async fn revoked_token_stays_revoked<H: Harness>(world: World<H>) {
     let (void, good) = (token(1, NOW), token(2, NOW));
     world.seen_at("alice", NOW).await;
     world.hide_presence("alice", true).await;
@@ -53,7 +57,10 @@ pub async fn a_token_that_was_revoked_stays_void<H: Harness>(world: World<H>) {
         .holds(async |world| {
             let profile = world.profile("alice").await;
             assert!(profile.revocations.voids(&void) && !profile.revocations.voids(&good));
-            assert!(profile.hides_presence && profile.last_seen_at == Some(NOW), "the rest is as it was");
+            assert!(
+                profile.hides_presence && profile.last_seen_at == Some(NOW),
+                "other fields are unchanged"
+            );
             assert_eq!(world.profile("bob").await, Profile::default());
         })
         .await;
@@ -61,7 +68,9 @@ pub async fn a_token_that_was_revoked_stays_void<H: Harness>(world: World<H>) {
     world.holds(async |world| assert!(world.profile("alice").await.revocations.voids(&void))).await;
 }
 
-pub async fn all_tokens_up_to_a_moment_stay_void_and_later_ones_are_good<H: Harness>(world: World<H>) {
+pub async fn tokens_issued_up_to_a_revocation_stay_revoked_and_later_ones_are_valid<H: Harness>(
+    world: World<H>,
+) {
     world.revoke("alice", Revoked::Token(token(1, NOW.plus_millis(-5)))).await;
     world.revoke("alice", Revoked::Through(NOW)).await;
     let world = world
@@ -75,12 +84,12 @@ pub async fn all_tokens_up_to_a_moment_stay_void_and_later_ones_are_good<H: Harn
     world
         .holds(async |world| {
             let void = world.profile("alice").await.revocations;
-            assert!(void.voids(&token(2, NOW)), "an earlier moment makes nothing valid");
+            assert!(void.voids(&token(2, NOW)), "an earlier revocation makes no token valid");
         })
         .await;
 }
 
-pub async fn however_many_tokens_are_revoked_at_once_each_is_void<H: Harness>(world: World<H>) {
+pub async fn concurrently_revoked_tokens_are_all_revoked<H: Harness>(world: World<H>) {
     let tokens: Vec<TokenFacts> =
         (0..100).map(|number| token(number, NOW.plus_millis(number.into()))).collect();
     let revoke = async |tokens: &[TokenFacts]| {
@@ -99,15 +108,13 @@ pub async fn however_many_tokens_are_revoked_at_once_each_is_void<H: Harness>(wo
         .await;
 }
 
-pub async fn a_revocation_is_heard_before_the_answer_and_what_changes_nothing_is_not<H: Harness>(
-    world: World<H>,
-) {
+pub async fn revocation_is_published_before_the_answer<H: Harness>(world: World<H>) {
     let void = token(1, NOW);
     world.seen_at("alice", NOW).await;
     world.revoke("alice", Revoked::Token(void)).await;
-    let heard = world.recorder.revocations();
-    assert!(!heard.is_empty(), "somebody with that token may be connected");
-    for (user, revocations) in &heard {
+    let published = world.recorder.revocations();
+    assert!(!published.is_empty(), "a session with this token may be connected");
+    for (user, revocations) in &published {
         assert!(*user == world.user("alice") && revocations.voids(&void), "{user} {revocations:?}");
     }
 }

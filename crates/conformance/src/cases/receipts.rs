@@ -8,7 +8,7 @@ use crate::dice::Dice;
 use crate::world::assert_refused;
 use crate::{Harness, World};
 
-pub async fn a_message_in_a_direct_conversation_has_one_recipient<H: Harness>(world: World<H>) {
+pub async fn direct_message_has_one_recipient<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 3).await;
     world.sent(id, "bob", "reply").await;
@@ -16,12 +16,12 @@ pub async fn a_message_in_a_direct_conversation_has_one_recipient<H: Harness>(wo
     let check = async |world: &World<H>| {
         assert_eq!(world.counted(id, "alice", 3).await, (1, 1, 1));
         assert_eq!(world.counted(id, "bob", 4).await, (1, 1, 0), "the sender itself does not count");
-        assert_eq!(world.counted(id, "alice", 4).await, (1, 1, 0), "whoever asks");
+        assert_eq!(world.counted(id, "alice", 4).await, (1, 1, 0), "also when the peer asks");
     };
     world.holds(check).await;
 }
 
-pub async fn a_group_message_counts_who_has_it_and_who_has_read_it<H: Harness>(world: World<H>) {
+pub async fn receipt_counts_of_a_group_message_cover_delivered_and_read<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol", "dave"]).await;
     world.sent_many(id, "alice", "m", 4).await;
     world.delivered(id, "bob", 5).await;
@@ -39,7 +39,7 @@ pub async fn a_group_message_counts_who_has_it_and_who_has_read_it<H: Harness>(w
     world.holds(async |world| assert_eq!(world.counted(id, "alice", 5).await, (3, 3, 3))).await;
 }
 
-pub async fn who_joined_later_is_no_recipient<H: Harness>(world: World<H>) {
+pub async fn member_who_joined_later_is_not_counted_as_recipient<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent(id, "alice", "before").await;
     world.read(id, "bob", 2).await;
@@ -55,7 +55,7 @@ pub async fn who_joined_later_is_no_recipient<H: Harness>(world: World<H>) {
     world.holds(check).await;
 }
 
-pub async fn who_left_is_no_recipient_any_more<H: Harness>(world: World<H>) {
+pub async fn member_who_left_is_not_counted_as_recipient<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol", "dave"]).await;
     world.sent(id, "bob", "hello").await;
     world.read(id, "carol", 2).await;
@@ -72,7 +72,7 @@ pub async fn who_left_is_no_recipient_any_more<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_eq!(world.counted(id, "alice", 2).await, (2, 1, 0))).await;
 }
 
-pub async fn there_are_receipts_only_of_messages_one_can_see<H: Harness>(world: World<H>) {
+pub async fn receipt_counts_of_an_invisible_message_are_refused<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent(id, "alice", "before").await;
     world.add(id, "alice", &["carol"]).await.unwrap();
@@ -94,7 +94,7 @@ pub async fn there_are_receipts_only_of_messages_one_can_see<H: Harness>(world: 
     world.holds(check).await;
 }
 
-pub async fn a_read_that_is_hidden_counts_as_delivered<H: Harness>(world: World<H>) {
+pub async fn hidden_read_counts_as_delivered<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 2).await;
     world.read(id, "bob", 2).await;
@@ -107,7 +107,7 @@ pub async fn a_read_that_is_hidden_counts_as_delivered<H: Harness>(world: World<
     world.holds(check).await;
 }
 
-pub async fn receipts_work_in_a_group_of_two_thousand<H: Harness>(world: World<H>) {
+pub async fn receipt_counts_are_exact_in_a_group_of_2_000_members<H: Harness>(world: World<H>) {
     let names: Vec<String> = (0..1_999).map(|number| format!("m{number}")).collect();
     let id = world.group("alice", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     world.sent_many(id, "alice", "hello", 2).await;
@@ -137,7 +137,7 @@ pub async fn receipts_work_in_a_group_of_two_thousand<H: Harness>(world: World<H
 }
 
 /// Computes the receipt counts from the statuses of all members.
-async fn by_asking_everybody<H: Harness>(
+async fn counts_from_statuses<H: Harness>(
     world: &World<H>,
     id: ConversationId,
     seq: u64,
@@ -157,7 +157,9 @@ async fn by_asking_everybody<H: Harness>(
     counted
 }
 
-pub async fn counting_agrees_with_asking_everybody_whatever_happens<H: Harness>(mut world: World<H>) {
+pub async fn receipt_counts_agree_with_member_statuses_after_random_operations<H: Harness>(
+    mut world: World<H>,
+) {
     const NAMES: [&str; 8] = ["ann", "ben", "cat", "dan", "eve", "fay", "gus", "hal"];
     let mut dice = Dice::throw();
     let id = world.group("watcher", &NAMES[..5]).await;
@@ -181,7 +183,7 @@ pub async fn counting_agrees_with_asking_everybody_whatever_happens<H: Harness>(
             _ => {}
         }
         let seq = 1 + dice.below(head);
-        let expected = by_asking_everybody(&world, id, seq).await;
+        let expected = counts_from_statuses(&world, id, seq).await;
         assert_eq!(world.counted(id, "watcher", seq).await, expected, "seq {seq} after step {number}");
     }
 }

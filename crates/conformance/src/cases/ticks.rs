@@ -13,7 +13,7 @@ async fn alice_sent<H: Harness>(world: &World<H>, count: usize) -> ConversationI
     id
 }
 
-pub async fn a_member_stands_at_zero_until_its_first_ack<H: Harness>(world: World<H>) {
+pub async fn read_state_is_zero_before_the_first_receipt<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     let world = world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (0, 0))).await;
     assert_eq!(world.delivered(id, "bob", 2).await, (2, 0));
@@ -27,31 +27,31 @@ pub async fn a_member_stands_at_zero_until_its_first_ack<H: Harness>(world: Worl
         .await;
 }
 
-pub async fn ticks_only_go_forward<H: Harness>(world: World<H>) {
+pub async fn read_state_never_moves_back<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 5).await;
     assert_eq!(world.delivered(id, "bob", 4).await, (4, 0));
     assert_eq!(world.read(id, "bob", 3).await, (4, 3));
     assert_eq!(world.delivered(id, "bob", 1).await, (4, 3));
     assert_eq!(world.read(id, "bob", 2).await, (4, 3));
     let world = world.crash().await;
-    assert_eq!(world.read(id, "bob", 1).await, (4, 3), "nor back to before a crash");
+    assert_eq!(world.read(id, "bob", 1).await, (4, 3), "also after a crash");
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (4, 3))).await;
 }
 
-pub async fn neither_tick_passes_the_head<H: Harness>(world: World<H>) {
+pub async fn receipt_above_the_head_stops_at_the_head<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     assert_eq!(world.delivered(id, "bob", 4).await, (3, 0));
     assert_eq!(world.read(id, "bob", Seq::MAX.get()).await, (3, 3));
     assert_eq!(world.read(id, "bob", u64::MAX).await, (3, 3));
     world.sent(id, "alice", "later").await;
     let check = async |world: &World<H>| {
-        assert_eq!(world.status(id, "alice", "bob").await, (3, 3), "it says nothing of what came after");
+        assert_eq!(world.status(id, "alice", "bob").await, (3, 3), "later messages are not covered");
         assert_eq!(world.unread(id, "bob").await, 1);
     };
     world.holds(check).await;
 }
 
-pub async fn an_ack_in_an_empty_conversation_is_harmless<H: Harness>(world: World<H>) {
+pub async fn receipt_in_an_empty_conversation_changes_nothing<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     assert_eq!(world.read(id, "bob", 7).await, (0, 0));
     assert_eq!(world.delivered(id, "alice", 0).await, (0, 0));
@@ -60,7 +60,7 @@ pub async fn an_ack_in_an_empty_conversation_is_harmless<H: Harness>(world: Worl
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (0, 0))).await;
 }
 
-pub async fn reading_is_having_received<H: Harness>(world: World<H>) {
+pub async fn read_receipt_implies_delivered<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 5).await;
     assert_eq!(world.read(id, "bob", 2).await, (2, 2));
     assert_eq!(world.delivered(id, "bob", 5).await, (5, 2));
@@ -68,7 +68,7 @@ pub async fn reading_is_having_received<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (5, 4))).await;
 }
 
-pub async fn late_repeated_and_overtaken_acks_end_the_same<H: Harness>(world: World<H>) {
+pub async fn reordered_and_repeated_receipts_give_the_same_read_state<H: Harness>(world: World<H>) {
     use ReceiptKind::{Delivered, Read};
     let names = ["bob", "carol", "dave", "erin", "frank", "grace"];
     let id = world.group("alice", &names).await;
@@ -89,7 +89,7 @@ pub async fn late_repeated_and_overtaken_acks_end_the_same<H: Harness>(world: Wo
     world.holds(check).await;
 }
 
-pub async fn devices_that_ack_at_once_end_at_the_furthest<H: Harness>(world: World<H>) {
+pub async fn concurrent_receipts_give_the_highest_read_state<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 60).await;
     let marks = (1..=40).map(|number| {
         let (store, user) = (world.store(), world.user("bob"));
@@ -97,15 +97,15 @@ pub async fn devices_that_ack_at_once_end_at_the_furthest<H: Harness>(world: Wor
         let seq = Seq::new(number * 7 % 41);
         let mark = bluetick_core::ports::Receipt { conversation: id, user, kind, seq, origin: None };
         async move {
-            let stands = store.apply_receipt(mark).await.unwrap();
-            assert!(stands.delivered >= seq && stands.delivered >= stands.read);
+            let state = store.apply_receipt(mark).await.unwrap();
+            assert!(state.delivered >= seq && state.delivered >= state.read);
         }
     });
     at_once(marks).await;
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (40, 34))).await;
 }
 
-pub async fn an_ack_moves_one_member_of_one_conversation<H: Harness>(world: World<H>) {
+pub async fn receipt_moves_one_member_of_one_conversation<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     let other = world.group("alice", &["bob", "carol"]).await;
     for group in [id, other] {
@@ -120,7 +120,7 @@ pub async fn an_ack_moves_one_member_of_one_conversation<H: Harness>(world: Worl
     world.holds(check).await;
 }
 
-pub async fn a_strangers_ack_is_refused_like_one_for_a_conversation_that_does_not_exist<H: Harness>(
+pub async fn receipt_of_a_non_member_gets_the_refusal_of_an_unknown_conversation<H: Harness>(
     world: World<H>,
 ) {
     let direct = alice_sent(&world, 2).await;
@@ -150,21 +150,25 @@ pub async fn a_strangers_ack_is_refused_like_one_for_a_conversation_that_does_no
     world.holds(check).await;
 }
 
-pub async fn a_reply_reads_what_came_before_it<H: Harness>(world: World<H>) {
+pub async fn own_message_marks_earlier_messages_as_read<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 3).await;
     assert_eq!(world.sent(id, "bob", "reply").await, 4);
     world.sent(id, "alice", "and then").await;
     let check = async |world: &World<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (3, 3));
         assert_eq!(world.unread(id, "bob").await, 1);
-        assert_eq!(world.status(id, "bob", "alice").await, (4, 4), "alice has answered as well");
+        assert_eq!(
+            world.status(id, "bob", "alice").await,
+            (4, 4),
+            "alice's last message marks the reply as read"
+        );
     };
     let world = world.holds(check).await;
     world.sent(id, "bob", "another reply").await;
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (5, 5))).await;
 }
 
-pub async fn a_reply_sent_again_reads_nothing_new<H: Harness>(world: World<H>) {
+pub async fn resent_message_marks_nothing_as_read<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 1).await;
     world.sent(id, "bob", "reply").await;
     world.sent_many(id, "alice", "more", 3).await;
@@ -178,14 +182,14 @@ pub async fn a_reply_sent_again_reads_nothing_new<H: Harness>(world: World<H>) {
     world.holds(check).await;
 }
 
-pub async fn who_hides_its_reads_is_seen_where_it_was<H: Harness>(world: World<H>) {
+pub async fn hidden_read_leaves_the_shown_read_seq_unchanged<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 5).await;
     world.read(id, "bob", 2).await;
     world.hide_reads(id, "bob", true).await;
     let world = world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (2, 2))).await;
-    assert_eq!(world.read(id, "bob", 4).await, (4, 4), "bob knows what bob has read");
+    assert_eq!(world.read(id, "bob", 4).await, (4, 4), "bob's devices see the hidden read");
     let check = async |world: &World<H>| {
-        assert_eq!(world.status(id, "alice", "bob").await, (4, 2), "received, as far as alice knows");
+        assert_eq!(world.status(id, "alice", "bob").await, (4, 2), "alice sees it as delivered only");
         assert_eq!(world.status(id, "bob", "bob").await, (4, 4));
         assert_eq!(world.unread(id, "bob").await, 1);
         let shown = world.entry(id, "alice").await.others;
@@ -194,13 +198,13 @@ pub async fn who_hides_its_reads_is_seen_where_it_was<H: Harness>(world: World<H
     let world = world.holds(check).await;
     world.sent(id, "bob", "a reply").await;
     let check = async |world: &World<H>| {
-        assert_eq!(world.status(id, "alice", "bob").await, (5, 2), "not by a reply either");
+        assert_eq!(world.status(id, "alice", "bob").await, (5, 2), "a reply shows no read either");
         assert_eq!(world.status(id, "bob", "bob").await, (5, 5));
     };
     world.holds(check).await;
 }
 
-pub async fn who_shows_its_reads_again_is_seen_from_the_next_one_on<H: Harness>(world: World<H>) {
+pub async fn reads_made_while_hidden_stay_hidden_after_showing_again<H: Harness>(world: World<H>) {
     let id = alice_sent(&world, 5).await;
     world.hide_reads(id, "bob", true).await;
     world.read(id, "bob", 3).await;
@@ -208,14 +212,14 @@ pub async fn who_shows_its_reads_again_is_seen_from_the_next_one_on<H: Harness>(
     let world = world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (3, 0))).await;
     assert_eq!(world.read(id, "bob", 2).await, (3, 3));
     let check = async |world: &World<H>| {
-        assert_eq!(world.status(id, "alice", "bob").await, (3, 2), "what was read in hiding stays hidden");
+        assert_eq!(world.status(id, "alice", "bob").await, (3, 2), "a hidden read stays hidden");
     };
     let world = world.holds(check).await;
     world.read(id, "bob", 4).await;
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (4, 4))).await;
 }
 
-pub async fn a_member_who_comes_back_starts_anew<H: Harness>(world: World<H>) {
+pub async fn rejoined_member_starts_with_default_read_state_and_preferences<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_many(id, "alice", "before", 3).await;
     world.read(id, "bob", 4).await;
@@ -236,7 +240,7 @@ pub async fn a_member_who_comes_back_starts_anew<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (7, 7))).await;
 }
 
-pub async fn what_a_member_sets_is_its_own_and_stays<H: Harness>(world: World<H>) {
+pub async fn preferences_are_stored_per_member<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     assert_eq!(world.entry(id, "bob").await.preferences, Preferences::default());
     let returned = world.set_preferences(id, "bob", MUTE).await.unwrap();

@@ -9,11 +9,11 @@ use crate::{Harness, World};
 
 /// Asserts the unread count, both as the inbox reports it and as counted message by message.
 async fn assert_unread<H: Harness>(world: &World<H>, id: ConversationId, name: &str, expected: u64) {
-    assert_eq!(world.unread_by_counting(id, name).await, expected, "{name}, by counting");
-    assert_eq!(world.unread(id, name).await, expected, "{name}, as the inbox says");
+    assert_eq!(world.unread_by_counting(id, name).await, expected, "{name}, counted from the history");
+    assert_eq!(world.unread(id, name).await, expected, "{name}, from the inbox");
 }
 
-pub async fn ones_own_messages_from_another_device_are_never_unread<H: Harness>(world: World<H>) {
+pub async fn own_messages_are_never_unread<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "from-the-phone", 5).await;
     let world = world.holds(async |world| assert_unread(world, id, "alice", 0).await).await;
@@ -22,7 +22,7 @@ pub async fn ones_own_messages_from_another_device_are_never_unread<H: Harness>(
     world.holds(async |world| assert_unread(world, id, "alice", 2).await).await;
 }
 
-pub async fn a_reply_leaves_nothing_unread_before_it<H: Harness>(world: World<H>) {
+pub async fn own_message_leaves_no_earlier_message_unread<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 4).await;
     world.sent(id, "bob", "reply").await;
@@ -50,7 +50,7 @@ pub async fn notices_are_never_unread<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_unread(world, id, "bob", 0).await).await;
 }
 
-pub async fn unread_is_exact_with_several_senders_at_once<H: Harness>(world: World<H>) {
+pub async fn unread_count_is_exact_with_concurrent_senders<H: Harness>(world: World<H>) {
     let senders = ["bob", "carol", "dave", "erin"];
     let id = world.group("alice", &senders).await;
     let world = Arc::new(world);
@@ -78,7 +78,7 @@ pub async fn unread_is_exact_with_several_senders_at_once<H: Harness>(world: Wor
     world.holds(async |world| assert_unread(world, id, "alice", 50).await).await;
 }
 
-pub async fn reading_backwards_makes_nothing_unread_again<H: Harness>(world: World<H>) {
+pub async fn earlier_read_receipt_keeps_the_unread_count<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 9).await;
     for (seq, left) in [(6, 3), (5, 3), (1, 3), (7, 2), (0, 2)] {
@@ -88,7 +88,7 @@ pub async fn reading_backwards_makes_nothing_unread_again<H: Harness>(world: Wor
     world.holds(async |world| assert_unread(world, id, "bob", 2).await).await;
 }
 
-pub async fn a_member_who_joined_late_has_only_later_messages_unread<H: Harness>(world: World<H>) {
+pub async fn late_member_counts_only_messages_after_its_join_as_unread<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_many(id, "alice", "before", 7).await;
     world.add(id, "alice", &["carol"]).await.unwrap();
@@ -106,7 +106,7 @@ pub async fn a_member_who_joined_late_has_only_later_messages_unread<H: Harness>
     world.holds(async |world| assert_unread(world, id, "carol", 2).await).await;
 }
 
-pub async fn a_device_that_acks_while_another_reads_leaves_unread_exact<H: Harness>(world: World<H>) {
+pub async fn unread_count_is_exact_with_concurrent_delivered_and_read_receipts<H: Harness>(world: World<H>) {
     let id = world.direct("alice", "bob").await;
     for round in 1..=20 {
         let head = world.sent_many(id, "alice", &format!("round-{round}"), 3).await;
@@ -120,7 +120,7 @@ pub async fn a_device_that_acks_while_another_reads_leaves_unread_exact<H: Harne
     world.holds(check).await;
 }
 
-pub async fn unread_is_exact_however_far_behind_somebody_is<H: Harness>(world: World<H>) {
+pub async fn unread_count_is_exact_for_a_member_far_behind<H: Harness>(world: World<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     for block in 0..30 {
         world.sent_many(id, "alice", &format!("a{block}"), 8).await;

@@ -26,13 +26,13 @@ pub async fn users_are_created_once_and_survive_a_crash<H: Harness>(world: World
 
     let update = |id| UserUpdate { id, display_name: None, password_hash: Some("new".into()) };
     world.store().update_user(update(alice.id.clone())).await.unwrap();
-    assert_refused(world.store().update_user(update(world.user("nobody"))).await, Refusal::NoSuchUser);
+    assert_refused(world.store().update_user(update(world.user("unknown"))).await, Refusal::NoSuchUser);
     let world = world.restart().await;
     let changed = User { password_hash: Some("new".into()), ..alice };
     assert_eq!(world.store().user(&changed.id).await.unwrap(), Some(changed));
 }
 
-pub async fn two_sign_ups_for_one_name_have_one_winner<H: Harness>(world: World<H>) {
+pub async fn concurrent_sign_ups_for_one_name_create_one_user<H: Harness>(world: World<H>) {
     for round in 0..10 {
         let candidate = user(&world, &format!("u{round}"));
         let store = world.store();
@@ -45,7 +45,7 @@ pub async fn two_sign_ups_for_one_name_have_one_winner<H: Harness>(world: World<
 /// Lookalikes of `alice`: with an upper-case letter, a Cyrillic letter, and an invisible character.
 const LOOKALIKES: [&str; 3] = ["Alice", "\u{430}lice", "al\u{34f}ice"];
 
-pub async fn a_user_whose_id_looks_like_another_is_refused<H: Harness>(world: World<H>) {
+pub async fn sign_up_with_a_lookalike_id_is_refused<H: Harness>(world: World<H>) {
     world.store().create_user(user(&world, "alice")).await.unwrap();
     let world = world
         .holds(async |world| {
@@ -59,7 +59,7 @@ pub async fn a_user_whose_id_looks_like_another_is_refused<H: Harness>(world: Wo
     world.store().create_user(user(&world, "alicia")).await.unwrap();
 }
 
-pub async fn two_sign_ups_for_names_that_look_alike_have_one_winner<H: Harness>(world: World<H>) {
+pub async fn concurrent_sign_ups_for_lookalike_names_create_one_user<H: Harness>(world: World<H>) {
     // The second pair contains a Cyrillic capital that looks like a Latin B but folds to another
     // letter.
     let pairs = [["ann", "ANN"], ["bob", "\u{412}ob"], ["Ida", "lda"]];
@@ -74,7 +74,7 @@ pub async fn two_sign_ups_for_names_that_look_alike_have_one_winner<H: Harness>(
     }
 }
 
-pub async fn a_reserved_name_is_a_user_that_sign_up_cannot_take<H: Harness>(world: World<H>) {
+pub async fn sign_up_with_a_reserved_name_is_refused<H: Harness>(world: World<H>) {
     let alice = world.user("alice");
     world.store().reserve_name(alice.clone(), NOW).await.unwrap();
     let world = world
@@ -127,17 +127,17 @@ async fn found<H: Harness>(world: &World<H>, text: &str, limit: usize) -> String
     people.iter().map(|person| short(person.id.as_str())).collect::<Vec<_>>().join(" ")
 }
 
-pub async fn people_are_found_by_how_a_name_begins<H: Harness>(world: World<H>) {
+pub async fn search_finds_people_by_the_prefix_of_a_word<H: Harness>(world: World<H>) {
     sign_up(&world, "u1", Some("Alice Liddell")).await;
     sign_up(&world, "u2", Some("Bob")).await;
     sign_up(&world, "Alina", None).await;
     let world = world
         .holds(async |world| {
-            assert_eq!(found(world, "al", 10).await, "u1 Alina", "in the order of the names");
+            assert_eq!(found(world, "al", 10).await, "u1 Alina", "ordered by name");
             assert_eq!(found(world, "ALICE L", 10).await, "u1");
             assert_eq!(found(world, "lidd", 10).await, "u1", "by a later word");
             assert_eq!(found(world, "u", 10).await, "u1 u2", "by the id");
-            assert_eq!(found(world, "u", 1).await, "u1", "no more than asked for");
+            assert_eq!(found(world, "u", 1).await, "u1", "at most the limit");
             assert_eq!(found(world, "lice", 10).await, "", "not in the middle of a word");
         })
         .await;
@@ -148,18 +148,18 @@ pub async fn people_are_found_by_how_a_name_begins<H: Harness>(world: World<H>) 
         .holds(async |world| {
             assert_eq!(found(world, "al", 10).await, "u3 Alina");
             assert_eq!(found(world, "al", 1).await, "u3");
-            assert_eq!(found(world, "l", 10).await, "u1", "once, though two of the words fit");
+            assert_eq!(found(world, "l", 10).await, "u1", "once, although two words match");
             assert_eq!(found(world, "alice", 10).await, "");
         })
         .await;
 }
 
-pub async fn the_names_of_several_people_come_in_the_order_they_are_asked_for<H: Harness>(world: World<H>) {
+pub async fn people_are_returned_in_the_requested_order<H: Harness>(world: World<H>) {
     sign_up(&world, "u1", Some("Alice")).await;
     sign_up(&world, "u2", None).await;
     world
         .holds(async |world| {
-            let ids = ["u2", "nobody", "u1"].map(|name| world.user(name)).to_vec();
+            let ids = ["u2", "unknown", "u1"].map(|name| world.user(name)).to_vec();
             let people = world.store().people(ids).await.unwrap();
             let names: Vec<_> = people.into_iter().map(|person| (person.id, person.display_name)).collect();
             let alice = tagged(world, "Alice").into();

@@ -53,7 +53,7 @@ impl<H: Harness> World<H> {
     ) -> InboxPage {
         let limit = PageLimit::try_from(limit).expect("1 to 100");
         let request = InboxRequest { user: self.user(name), after, limit, filter };
-        let page = self.store().inbox(request).await.expect("everybody has an inbox");
+        let page = self.store().inbox(request).await.expect("every user has an inbox");
         assert!(page.entries.len() <= limit.count());
         page
     }
@@ -98,7 +98,7 @@ impl<H: Harness> World<H> {
     }
 
     pub async fn profile(&self, name: &str) -> Profile {
-        self.store().profile(&self.user(name)).await.expect("everybody has a profile")
+        self.store().profile(&self.user(name)).await.expect("every user has a profile")
     }
 
     pub async fn seen_at(&self, name: &str, last_seen_at: Timestamp) -> Profile {
