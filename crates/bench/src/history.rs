@@ -31,6 +31,7 @@ pub struct HistoryBench {
     pub seconds: u64,
 }
 
+/// Messages per requested page: the default limit of the API.
 const PAGE: usize = 20;
 
 pub fn run(bench: HistoryBench) -> Result<Report, BenchError> {

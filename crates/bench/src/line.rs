@@ -47,6 +47,7 @@ pub struct Line {
 
 /// Free space in the shared read buffer for one read, in bytes.
 const READ_BYTES: usize = 128 * 1024;
+// Bits and opcodes of a WebSocket frame header (RFC 6455, section 5.2).
 pub const FINAL: u8 = 0x80;
 const MASKED: u8 = 0x80;
 pub const CONTINUATION: u8 = 0;

@@ -9,6 +9,7 @@ pub struct Progress {
     ticks: u64,
 }
 
+/// Calls of [`Progress::show`] per printed line when stderr is not a terminal.
 const TICKS_BETWEEN_LINES: u64 = 10;
 
 impl Progress {

@@ -48,6 +48,8 @@ impl Popularity {
     }
 }
 
+/// Words that message texts are made of. A smaller choice lets texts compress better than real
+/// ones.
 const WORDS: &[&str] = &[
     "hey", "ok", "see", "you", "tomorrow", "at", "the", "station", "can", "we", "talk", "about", "dinner",
     "later", "thanks", "for", "photos", "love", "it", "running", "late", "five", "minutes", "did", "call",

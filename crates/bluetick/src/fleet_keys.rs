@@ -11,6 +11,7 @@ use bluetick_store_cloud::CloudStore;
 use crate::commands::token::TOKEN_KEY;
 use crate::failure::Failure;
 
+/// Files in the data directory with the keys that all nodes of a fleet share.
 pub const NAMES: [&str; 2] = [TOKEN_KEY, "admin.key"];
 
 /// Writes the keys of the fleet to the data directory, where a node reads them like a single server

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 /// How long to wait for an own signal to end the process. Afterwards the signal counts as ignored.
 const SIGNALS_TAKE: Duration = Duration::from_secs(1);
 
+// Bytes that a terminal in raw mode sends for keys.
 const CTRL_C: u8 = 0x03;
 const CTRL_D: u8 = 0x04;
 const BACKSPACE: u8 = 0x08;

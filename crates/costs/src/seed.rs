@@ -22,6 +22,7 @@ pub(crate) fn person(name: &str, number: usize) -> UserId {
 
 /// Returns a UUIDv7 like a client's, whose last digits are `number`.
 pub(crate) fn message_id(number: usize) -> MessageId {
+    /// A UUIDv7 whose last digits are zero.
     const ZERO: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
     MessageId::Uuid((ZERO | number as u128).to_be_bytes())
 }

@@ -148,6 +148,7 @@ struct Pair {
 }
 
 impl Pairs {
+    /// Number of direct conversations, each with its own two connections.
     const COUNT: usize = 20;
     /// Number of messages per pair and round. The receiver acknowledges them with one `delivered`.
     const WINDOW: usize = 20;
@@ -209,8 +210,11 @@ struct Group {
 }
 
 impl Group {
+    /// Number of members, each with one connection.
     const MEMBERS: usize = 50;
+    /// Number of members that send. The others only receive.
     const SENDERS: usize = 5;
+    /// Messages per sender and round.
     const WINDOW: usize = 8;
 
     fn gather(rounds: usize) -> (World, Box<dyn Cast>) {
@@ -257,7 +261,9 @@ struct Readers {
 }
 
 impl Readers {
+    /// Number of conversations, one page of each per round.
     const CONVERSATIONS: usize = 100;
+    /// Messages per conversation. It must exceed the page size.
     const MESSAGES: usize = 100;
 
     fn gather() -> (World, Box<dyn Cast>) {

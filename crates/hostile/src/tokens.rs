@@ -13,6 +13,7 @@ use sha2::Sha256;
 
 use crate::choice;
 
+/// Secret that signs and verifies tokens. `auth` requires at least 32 bytes.
 const SECRET: &str = "a secret of more than thirty-two bytes, for tests";
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_250);
 

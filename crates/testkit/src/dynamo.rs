@@ -33,6 +33,7 @@ struct Running {
     server_id: u32,
 }
 
+// Credentials of the clients. The server accepts any.
 const ACCESS_KEY_ID: &str = "BLUETICKTEST";
 const SECRET_ACCESS_KEY: &str = "not-a-secret-of-anybody";
 /// Time limit for starting the server. If it is too short, tests fail on a slow machine.

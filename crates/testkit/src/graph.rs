@@ -33,6 +33,7 @@ pub struct Band {
 const WIDTH: f64 = 720.0;
 /// Left margin, for the labels of the scale.
 const LEFT: f64 = 48.0;
+/// Right margin.
 const RIGHT: f64 = 12.0;
 /// Height of a panel.
 const PANEL: f64 = 120.0;

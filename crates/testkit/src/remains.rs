@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+/// First bytes of every zstd frame.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Upper bound on the decoded bytes of a zstd frame, above the size of the largest chunk. Bytes
 /// that only look like a frame fail much earlier.
@@ -29,6 +30,7 @@ pub fn remains(directory: &Path, texts: &[String]) -> BTreeSet<(String, PathBuf)
 
 /// Splits off runs of zero blocks, which make up most of a log file.
 fn used_parts(bytes: &[u8]) -> Vec<&[u8]> {
+    /// Size of a block that is tested for zeros, in bytes.
     const BLOCK: usize = 4096;
     let (mut parts, mut begin) = (Vec::new(), None);
     for (number, block) in bytes.chunks(BLOCK).enumerate() {

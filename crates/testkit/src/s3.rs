@@ -26,7 +26,9 @@ pub struct S3Server {
     directory: TempDir,
 }
 
+/// The bucket of every test server.
 const BUCKET: &str = "bluetick-test";
+// Credentials of the test server and its clients.
 const ACCESS_KEY_ID: &str = "BLUETICKTEST";
 const SECRET_ACCESS_KEY: &str = "not-a-secret-of-anybody";
 /// Time limit for starting the server. If it is too short, tests fail on a slow machine.

@@ -12,6 +12,7 @@ use crate::line::{CONTINUATION, FINAL, Line, PING, TEXT};
 use crate::under_test::connect;
 use crate::workload::Dice;
 
+/// Delay before an attacker reconnects after the server closed or refused its connection.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of frames that an attacker writes per flush. Smaller batches spend more system calls and
 /// slow down the attacker.

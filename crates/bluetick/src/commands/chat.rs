@@ -18,8 +18,11 @@ use crate::cli::ChatArgs;
 use crate::failure::Failure;
 use crate::prompt::{ask, ask_password};
 
+/// Server to connect to without `--server` and without an earlier log-in.
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
+/// Environment variable with a token that replaces the log-in.
 const TOKEN_VARIABLE: &str = "BLUETICK_TOKEN";
+/// File with the token of the last log-in, in the directory of the session.
 const SESSION_FILE: &str = "session.json";
 /// Minimum remaining lifetime of a stored token, in milliseconds. A shorter-lived token expires
 /// soon after the start, so the command asks for the password instead.

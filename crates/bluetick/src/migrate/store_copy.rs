@@ -25,7 +25,7 @@ const PEOPLE: usize = 100;
 /// Number of conversation ids read per request to the source.
 const IDS: usize = 512;
 /// Number of conversations copied or compared concurrently. Bounds memory and requests in flight.
-const ROOMS: usize = 16;
+const CONVERSATIONS: usize = 16;
 /// Minimum number of messages per write, if the conversation has as many: 8 batches of 25 rows,
 /// which is what the tables write concurrently.
 const MESSAGES: usize = 200;
@@ -68,8 +68,9 @@ impl StoreCopy<'_> {
         while !marker.is_copied {
             let ids = self.store.export_ids(marker.rooms_after, IDS).await.map_err(in_source)?;
             marker.is_copied = ids.is_empty();
-            let mut copying =
-                stream::iter(&ids).map(|id| async { (*id, self.copy_room(*id).await) }).buffered(ROOMS);
+            let mut copying = stream::iter(&ids)
+                .map(|id| async { (*id, self.copy_room(*id).await) })
+                .buffered(CONVERSATIONS);
             // Take results in order, so that everything before the marker is copied.
             while let Some((id, count)) = copying.next().await {
                 let count = count?;
@@ -150,7 +151,7 @@ impl StoreCopy<'_> {
             let ids = self.store.export_ids(after, IDS).await.map_err(in_source)?;
             let Some(last) = ids.last() else { return Ok(found) };
             after = Some(*last);
-            let mut comparing = stream::iter(&ids).map(|id| self.compare_room(*id)).buffered(ROOMS);
+            let mut comparing = stream::iter(&ids).map(|id| self.compare_room(*id)).buffered(CONVERSATIONS);
             while let Some(compared) = comparing.next().await {
                 found.add(compared?);
             }

@@ -114,6 +114,7 @@ pub struct Assumptions {
 
 impl Assumptions {
     pub fn users(&self) -> f64 {
+        /// Messages per user and day, from which the number of users follows if it is not given.
         const MESSAGES_PER_USER: f64 = 50.0;
         self.users.unwrap_or((self.messages_per_day / MESSAGES_PER_USER).ceil())
     }

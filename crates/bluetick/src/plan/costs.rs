@@ -6,7 +6,9 @@ use super::Plan;
 use super::figure::{Figure, plain};
 use super::rows;
 
+/// Average hours per month, as AWS bills them.
 pub const HOURS_PER_MONTH: f64 = 730.0;
+/// Average days per month.
 pub const DAYS_PER_MONTH: f64 = HOURS_PER_MONTH / 24.0;
 
 #[derive(Clone, Debug, Serialize)]

@@ -23,10 +23,14 @@ pub fn inbox(text: f64) -> f64 {
     157.0 + text.min(PREVIEW_BYTES)
 }
 
+/// The read state of one member.
 pub const STATUS: f64 = 120.0;
+/// A pending row.
 pub const PENDING: f64 = 100.0;
+/// One member of a conversation.
 pub const MEMBER: f64 = 110.0;
-pub const ROOM: f64 = 120.0;
+/// The metadata of a conversation.
+pub const CONVERSATION: f64 = 120.0;
 /// A user, with the index rows for lookup.
 pub const USER: f64 = 500.0;
 

@@ -10,7 +10,9 @@ use super::writes::Writes;
 
 /// Limits of one DynamoDB partition: write units per second, read units per second, and bytes.
 const WRITES_PER_PARTITION: f64 = 1_000.0;
+/// Maximum read units per second of one DynamoDB partition.
 const READS_PER_PARTITION: f64 = 3_000.0;
+/// Maximum size of one DynamoDB partition, in bytes.
 const BYTES_PER_PARTITION: f64 = 10e9;
 
 #[derive(Clone, Debug, Serialize)]
@@ -63,7 +65,10 @@ pub fn tables(with: &Assumptions, messages: Rate, writes: &[Writes], reads: &[Re
         table("message_status", rows(seats, in_inboxes.clone(), rows::STATUS)),
         table("pending_deliveries", rows(absences, absent, rows::PENDING)),
         table("members", rows(seats, in_inboxes.clone(), rows::MEMBER)),
-        table("rooms", rows(seats / everybody, format!("{in_inboxes}/{}", plain(everybody)), rows::ROOM)),
+        table(
+            "rooms",
+            rows(seats / everybody, format!("{in_inboxes}/{}", plain(everybody)), rows::CONVERSATION),
+        ),
         table("users", rows(users, plain(users), rows::USER)),
     ]
 }

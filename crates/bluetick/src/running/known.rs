@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+/// File in the data directory with the current certificate, in DER.
 const NAME: &str = "certificate.der";
 
 fn file_in(data_dir: &Path) -> PathBuf {

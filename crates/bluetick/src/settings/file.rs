@@ -11,7 +11,9 @@ use super::catalogue::SettingInfo;
 use super::error::{SettingsError, Source};
 use super::layers::{Entry, Inputs, unknown_key, unknown_section};
 
+/// Environment variable with the path of the settings file.
 const CONFIG_VARIABLE: &str = "BLUETICK_CONFIG";
+/// Settings file in the working directory, read when no other file is named.
 const USUAL_NAME: &str = "bluetick.toml";
 
 /// Reads the settings from the file. Invalid entries go to `mistakes`. An unreadable file sets

@@ -226,4 +226,5 @@ pub fn unknown_section(key: String, from: Source, known: &[SettingInfo]) -> Sett
     SettingsError::UnknownKey { key, from, hint }
 }
 
+/// Hint for an unknown setting that resembles no known one.
 const LISTED: &str = "; `bluetick config example` lists all settings";

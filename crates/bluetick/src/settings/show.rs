@@ -8,6 +8,7 @@ use toml::Value;
 use super::catalogue::{self, SettingInfo};
 use super::layers::Loaded;
 
+/// Replaces a secret in the output.
 const MASK: &str = "\"***\"";
 /// Column at which the comments with the sources start.
 const COMMENT_COLUMN: usize = 48;

@@ -12,6 +12,7 @@ use super::{Engine, LogSettings, Settings};
 /// One rule. Returns the first mistake it finds.
 type Rule = fn(&Loaded) -> Result<(), SettingsError>;
 
+/// All rules, in the order in which their mistakes are reported.
 const RULES: &[Rule] = &[
     numbers, listen, origins, hostnames, tls, frames, bodies, pings, data_dir, embedded, engine, dynamodb,
     redis, fleet, archive, hours, audit, log, tokens, passwords, admin,

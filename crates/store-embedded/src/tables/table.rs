@@ -27,6 +27,8 @@ use crate::codec::{DecodeError, KEYED_VERSION, UNKEYED_VERSION};
 type Rows = Database<Bytes, Bytes>;
 type RawRow<'txn> = (&'txn [u8], &'txn [u8]);
 
+/// Name of the table of single rows, such as the store's identity. Its rows have known keys instead
+/// of key checksums.
 const META: &str = "meta";
 /// Length of the key checksum (CRC-32) at the end of a stored row, in bytes.
 const KEY_CHECKSUM_BYTES: usize = 4;

@@ -6,6 +6,8 @@ pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
+/// Number of primaries, each with one replica. A Redis Cluster needs at least 3 to elect a new
+/// primary.
 const PRIMARIES: usize = 3;
 /// Number of hash slots of a Redis cluster, fixed by Redis.
 const SLOTS: usize = 16384;

@@ -33,6 +33,7 @@ pub struct Flatness {
 const WARM_UP_SHARE: f64 = 1.0 / 3.0;
 /// Maximum number of sample chunks. Longer runs are judged by the median of each chunk.
 const MOST_STRETCHES: usize = 600;
+/// One hour, in seconds.
 const SECONDS_AN_HOUR: f64 = 3_600.0;
 
 impl Flatness {

@@ -308,6 +308,7 @@ pub struct BackupRequest {
 }
 
 impl BackupRequest {
+    /// Upper bound on the destination, in bytes. It bounds the size of an audit entry.
     const MAX_BYTES: usize = 1024;
 
     pub fn backup(&self) -> Result<Backup, BadInput> {

@@ -54,8 +54,11 @@ pub enum PeopleParameters {
 }
 
 impl PeopleParameters {
+    /// Upper bound on the user ids of one lookup. It bounds the work of a request.
     pub const MAX_IDS: usize = 100;
+    /// Upper bound on the results of one search.
     pub const MAX_LIMIT: usize = 50;
+    /// Results of a search that names no limit.
     pub const DEFAULT_LIMIT: usize = 10;
 
     pub fn parse(query: &str) -> Result<PeopleParameters, BadInput> {
