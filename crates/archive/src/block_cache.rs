@@ -66,7 +66,7 @@ impl BlockCache {
             )
             .shards(usize::try_from((capacity_bytes / SHARD_BYTES).clamp(1, MAX_SHARDS)).unwrap_or(1))
             .build()
-            .expect("all that is needed is given");
+            .expect("all required options are set");
         let cache =
             Cache::with_options(options, Bytes, DefaultHashBuilder::default(), DefaultLifecycle::default());
         BlockCache { shared: Arc::new(CacheState { cache, flights: Mutex::default() }) }

@@ -47,7 +47,7 @@ pub fn is_damage(error: &ArchiveError) -> bool {
 
 /// Returns the root cause of an error.
 fn root_of(error: &ObjectError) -> &(dyn StdError + 'static) {
-    chain(error).last().expect("a chain has its first link")
+    chain(error).last().expect("an error chain has at least one entry")
 }
 
 /// Iterates over an error and its causes.

@@ -107,7 +107,7 @@ mod tests {
         let silence = Silence::new(Duration::from_secs(3_600));
         assert_eq!(silence.ask(down()).await, down().await);
         let refused = silence.ask(async { Ok::<(), ObjectArchiveError>(()) }).await;
-        assert!(refused.is_err(), "it is left alone");
+        assert!(refused.is_err(), "a request right after a failure is refused");
         silence.state().until = Some(Instant::now());
         assert_eq!(silence.ask(async { Ok(7) }).await, Ok(7));
         assert_eq!(silence.ask(async { Ok(8) }).await, Ok(8));
@@ -127,7 +127,7 @@ mod tests {
         });
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(silence.ask(async { Ok(2) }).await.is_err());
-        assert_eq!(slow.await.unwrap(), Ok(1), "who waits gets the answer");
+        assert_eq!(slow.await.unwrap(), Ok(1), "a running request gets its answer");
         assert_eq!(silence.ask(async { Ok(3) }).await, Ok(3));
     }
 

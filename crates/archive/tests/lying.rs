@@ -122,7 +122,11 @@ async fn a_store_without_put_if_absent_does_as_well() {
     let (_, other, _) = segment_of(2);
     let ignoring = object_archive(Lie::ConditionIsIgnored);
     for bytes in [&sealed.bytes, &sealed.bytes, &other.bytes] {
-        assert_eq!(ignoring.put(&name, bytes.clone()).await, Ok(Put::New), "it cannot know better");
+        assert_eq!(
+            ignoring.put(&name, bytes.clone()).await,
+            Ok(Put::New),
+            "without conditions, the store reports every put as new"
+        );
         assert_eq!(ignoring.segment(&name).await.as_ref(), Ok(bytes));
     }
     let refusing = object_archive(Lie::ConditionIsRefused);

@@ -70,11 +70,15 @@ async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &Test
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     assert_eq!(place.object_archive.must_hold(STORE).await, Ok(()));
     assert_eq!(list(place, None).await, HashSet::from([(name, sealed.bytes.len() as u64)]));
-    assert_eq!(place.object_archive.counters().foreign_names, 0, "the marker is ours");
+    assert_eq!(place.object_archive.counters().foreign_names, 0, "the marker is not a foreign name");
     let marker = place.objects.get(&place.path(MARKER)).await.unwrap().bytes().await.unwrap();
     assert!(String::from_utf8_lossy(&marker).contains("the store 74686573746f7265"));
     place.object_archive.delete(&name).await.unwrap();
-    assert_eq!(place.object_archive.must_hold(STORE).await, Ok(()), "it stays when the last segment goes");
+    assert_eq!(
+        place.object_archive.must_hold(STORE).await,
+        Ok(()),
+        "the marker stays after the last segment is deleted"
+    );
 }
 
 /// As it is when another directory is mounted under a server that runs.
@@ -90,7 +94,7 @@ async fn what_is_missing_beside_no_marker_is_not_lost(place: &TestArchive) {
     assert_eq!(
         place.object_archive.segment(&name).await,
         Ok(sealed.bytes.clone()),
-        "what is there is served"
+        "existing objects are served"
     );
     if place.directory.is_some() {
         assert_wrong_place(place.object_archive.put(&gone, sealed.bytes.clone()).await, place);
@@ -98,7 +102,7 @@ async fn what_is_missing_beside_no_marker_is_not_lost(place: &TestArchive) {
     }
     let damaged = place.object_archive.counters().damaged;
     assert_wrong_place(place.object_archive.block(&gone, sealed.blocks[0]).await.map(drop), place);
-    assert_eq!(place.object_archive.counters().damaged, damaged, "no reader found anything lost");
+    assert_eq!(place.object_archive.counters().damaged, damaged, "a wrong location does not count as damage");
     place.spoil(MARKER, b"put back by somebody".to_vec()).await;
     assert!(is_missing(&place.object_archive.segment(&gone).await));
 }
@@ -124,11 +128,7 @@ async fn every_block_is_read_by_itself(place: &TestArchive) {
     let after = place.object_archive.counters();
     assert_eq!(after.fetches - before.fetches, 3);
     let block_bytes: u64 = sealed.blocks.iter().map(|block| u64::from(block.length)).sum();
-    assert_eq!(
-        after.fetched_bytes - before.fetched_bytes,
-        block_bytes,
-        "no more than the blocks was fetched"
-    );
+    assert_eq!(after.fetched_bytes - before.fetched_bytes, block_bytes, "only the blocks are fetched");
     let whole = place.object_archive.segment(&name).await.unwrap();
     let opened = segment::open(&whole).unwrap();
     assert_eq!((opened.name, opened.records().count()), (name, 30));
@@ -200,7 +200,7 @@ async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &TestArch
     assert_eq!(
         place.object_archive.counters().foreign_names - before,
         3,
-        "one seen twice, one once, one not below"
+        "one name is listed twice, one once, and one is outside the prefix"
     );
     assert_eq!(list(place, Some(segment_of(200).0)).await, HashSet::new());
     for text in &not_ours {

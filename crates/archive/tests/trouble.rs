@@ -88,14 +88,14 @@ async fn a_store_that_never_answers_is_given_up_in_time() {
     let (name, sealed, _) = segment_of(1);
     let start = Instant::now();
     let read = join_all((0..100).map(|_| object_archive.block(&name, sealed.blocks[0]))).await;
-    assert!(start.elapsed() < Duration::from_secs(15), "all hundred waited {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(15), "all hundred calls took {:?}", start.elapsed());
     for read in read {
         assert!(
             matches!(read, Err(ObjectArchiveError::Unavailable(text)) if text.contains("no answer within 1 s"))
         );
     }
     let counters = object_archive.counters();
-    assert_eq!((counters.fetches, counters.failed_fetches), (1, 1), "one fetch failed for all of them");
+    assert_eq!((counters.fetches, counters.failed_fetches), (1, 1), "all readers shared one failed fetch");
     let start = Instant::now();
     nothing_works_now(&object_archive).await;
     assert!(start.elapsed() < Duration::from_secs(30), "five calls took {:?}", start.elapsed());
@@ -177,7 +177,7 @@ async fn a_server_that_comes_back_is_used_again() {
     let read = place.object_archive.block(&name, sealed.blocks[1]).await;
     assert!(matches!(read, Err(ObjectArchiveError::Unavailable(_))), "{read:?}");
     let again = place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
-    assert_eq!(again.record(0), held.record(0), "what is in memory is served meanwhile");
+    assert_eq!(again.record(0), held.record(0), "cached blocks are served during the outage");
     server.start_again().await;
     // It is left alone for a moment at a time.
     let read = loop {
@@ -252,7 +252,7 @@ async fn a_full_or_read_only_disk_refuses_and_nothing_half_written_is_left() {
     );
     let deleted = object_archive.delete(&name).await;
     assert!(matches!(deleted, Err(ObjectArchiveError::Unavailable(_))), "{deleted:?}");
-    assert_eq!(object_archive.block(&name, sealed.blocks[0]).await.unwrap().len(), 10, "reads go on");
+    assert_eq!(object_archive.block(&name, sealed.blocks[0]).await.unwrap().len(), 10, "reads still work");
 
     disk.remount("rw");
     assert_eq!(object_archive.put(&other, large.bytes).await, Ok(Put::New));
@@ -296,7 +296,10 @@ async fn what_a_crash_left_of_a_put_is_swept() {
     assert_eq!(listed(&place.object_archive).await.len(), 2, "a staged file is no segment");
 
     place.object_archive.delete(&name).await.unwrap();
-    assert!(!staged(name, 1).exists() && !staged(name, 2).exists(), "they go with their segment");
+    assert!(
+        !staged(name, 1).exists() && !staged(name, 2).exists(),
+        "staged files are deleted with their segment"
+    );
     assert_eq!(place.object_archive.sweep_unfinished(*b"another1").await, Ok(0));
     let marker = root.join("74686573746f7265/ARCHIVE.txt#1");
     std::fs::write(&marker, b"half").unwrap();

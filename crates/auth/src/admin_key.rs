@@ -124,7 +124,7 @@ mod tests {
         {
             assert!(!key.matches(wrong), "{wrong:?}");
         }
-        assert!(!AdminKey::file_in(directory.path()).exists(), "a configured key is not written down");
+        assert!(!AdminKey::file_in(directory.path()).exists(), "a configured key is not stored");
     }
 
     #[test]

@@ -136,7 +136,10 @@ fn operator_shared_secret_verifies_and_mints() {
     assert_eq!(tokens.verify(&signed_with_secret(&good()), NOW).map(said), Ok(good_claims()));
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
     assert!(tokens.verify(&minted.token, NOW).is_ok());
-    assert!(!world.directory.path().join("token.key").exists(), "no second key beside the operator's");
+    assert!(
+        !world.directory.path().join("token.key").exists(),
+        "no key is generated next to the operator's secret"
+    );
 }
 
 #[test]
@@ -357,7 +360,7 @@ fn iat_of_another_issuer_is_capped_one_minute_ahead() {
     assert!(strict.verify(&issued(1_800_000_060), NOW).is_ok());
     let ahead = issued(1_800_000_062);
     assert_eq!(strict.verify(&ahead, NOW), Err(TokenError::NotYetValid));
-    assert!(strict.verify(&ahead, NOW.plus_millis(2_000)).is_ok(), "its time has come");
+    assert!(strict.verify(&ahead, NOW.plus_millis(2_000)).is_ok(), "the token is valid after its iat");
     assert!(lenient.verify(&ahead, NOW).is_ok());
     assert_eq!(lenient.verify(&issued(1_800_000_092), NOW), Err(TokenError::NotYetValid));
     // A token minted by the server is newer than every revocation, whatever its clock did since,
@@ -401,7 +404,7 @@ fn issuer_and_audience_are_checked_when_set() {
     assert_eq!(verify(json!({"iss": "https://shop.example/", "aud": "chat"})), Err(TokenError::WrongIssuer));
     assert_eq!(verify(json!({"aud": "chat"})), Err(TokenError::WrongIssuer));
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
-    assert!(tokens.verify(&minted.token, NOW).is_ok(), "our own tokens pass our own checks");
+    assert!(tokens.verify(&minted.token, NOW).is_ok(), "minted tokens pass verification");
 }
 
 #[test]
@@ -474,7 +477,7 @@ fn debug_output_shows_no_secret_and_no_token() {
     let world = World::new();
     let tokens = world.shared_secret();
     let minted = tokens.mint(&alice(), HOUR, NOW).unwrap();
-    assert!(tokens.verify(&minted.token, NOW).is_ok(), "it is remembered, and not shown");
+    assert!(tokens.verify(&minted.token, NOW).is_ok(), "the verified token is cached");
     let shown = format!("{tokens:?} {minted:?} {:?}", shared_secret());
     assert!(!shown.contains("operator's shared"), "{shown}");
     assert!(!shown.contains(&minted.token), "{shown}");

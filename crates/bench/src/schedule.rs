@@ -17,7 +17,7 @@ pub struct Schedule {
 
 impl Schedule {
     pub fn new(per_second: u64, senders: usize) -> Schedule {
-        assert!(per_second > 0 && senders > 0, "an open loop has a rate and somebody to keep it");
+        assert!(per_second > 0 && senders > 0, "an open loop has a rate and at least one sender");
         Schedule { per_second, senders: senders as u64 }
     }
 

@@ -40,7 +40,7 @@ impl ReportCollector {
     pub fn take(&self) -> CollectedReports {
         self.committed.store(0, Ordering::Relaxed);
         self.with(|_| {});
-        self.state.lock().take().expect("it was just filled")
+        self.state.lock().take().expect("the lines above filled it")
     }
 }
 

@@ -34,7 +34,10 @@ pub fn ask_password(question: &str) -> Result<String, Failure> {
     let mut terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").map_err(unreadable)?;
     let quiet = Quiet::make(&terminal).map_err(unreadable)?;
     terminal.write_all(question.as_bytes()).map_err(unreadable)?;
-    #[expect(clippy::unbuffered_bytes, reason = "what is typed ahead belongs to who reads next")]
+    #[expect(
+        clippy::unbuffered_bytes,
+        reason = "buffering would consume input that belongs to the next reader"
+    )]
     let typed = typed(&mut Read::by_ref(&mut terminal).bytes());
     // Print the line break that was typed, because Enter is not echoed either.
     let moved_on = terminal.write_all(b"\n");

@@ -110,7 +110,7 @@ async fn archive_files_are_readable_by_the_owner_only() {
     let world = World::archived().await;
     world.run(&["user", "add", "carol", "--generate"]).printed();
     assert!(assert_private(&world.shell.path("bluetick-data")) > 3);
-    assert_eq!(assert_private(&world.shell.path("cold")), 2, "a segment, and what says whose it is");
+    assert_eq!(assert_private(&world.shell.path("cold")), 2, "one segment and the marker");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -143,7 +143,7 @@ async fn restore_all_allows_disabling_the_archive() {
     assert!(printed.starts_with("Brought back   40 messages from 1 segment\n"), "{printed}");
     let server = launcher.start().await;
     assert_eq!(world.everything(&server).await.len() as u64, MESSAGES);
-    assert_eq!(launcher.log().matches(OFF_WARNING).count(), 1, "no more than before");
+    assert_eq!(launcher.log().matches(OFF_WARNING).count(), 1, "the number does not grow");
     server.kill().await;
 }
 

@@ -111,7 +111,11 @@ async fn there_and_back(kind: S3Kind) {
     assert_eq!(moved["cold"]["messages"], json!(MESSAGES));
     world.send(MESSAGES + 1).await;
     let after = world.everything().await;
-    assert_eq!(&after[..before.len()], &before[..], "byte for byte, across the border");
+    assert_eq!(
+        &after[..before.len()],
+        &before[..],
+        "the pages are unchanged across hot and archived messages"
+    );
     assert_eq!(after.len() as u64, MESSAGES + 1);
     let (_, border) = world.ask("GET", "messages?before_seq=302&limit=20", None).await;
     assert_eq!(border["messages"].as_array().unwrap().len(), 20);
@@ -143,8 +147,12 @@ async fn unavailable_bucket_leaves_new_messages_working_until_it_returns() {
     world.objects.stop().await;
     world.send(MESSAGES + 11).await;
     let (status, page) = world.ask("GET", "messages?limit=100", None).await;
-    assert_eq!((status, page["messages"].as_array().unwrap().len()), (200, 11), "what is here is served");
-    assert_eq!(page["next_before_seq"], json!(MESSAGES + 1), "and the rest is named");
+    assert_eq!(
+        (status, page["messages"].as_array().unwrap().len()),
+        (200, 11),
+        "messages in the hot store are served"
+    );
+    assert_eq!(page["next_before_seq"], json!(MESSAGES + 1), "the cursor names the archived rest");
     let (status, refused) = world.ask("GET", "messages?before_seq=100", None).await;
     assert_eq!((status, &refused["error"]["code"]), (503, &json!("archive_unavailable")));
     let body = json!({"partial": true});

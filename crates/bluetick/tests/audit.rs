@@ -45,7 +45,7 @@ fn offline_commands_are_audited_with_the_operating_system_user() {
     let token = shell.run(&["token", "bob"]).printed();
     shell.run(&["erase", "user", "alice", "--yes"]).printed();
     assert_ne!(shell.run(&["user", "add", "alice", "--generate"]).code, 0);
-    assert_ne!(shell.run(&["archive", "verify"]).code, 0, "there is none");
+    assert_ne!(shell.run(&["archive", "verify"]).code, 0, "no archive is configured");
     let by_hand = |act: &str, outcome: &str, user: &str| format!("{act} {outcome} {user} by command_line");
     let mut expected = Vec::new();
     for (act, user, end) in [
@@ -99,11 +99,14 @@ async fn server_audits_start_stop_and_requests_of_commands() {
         "server.drain begun - by process",
     ];
     assert_eq!(said(&shell, 1), expected);
-    assert!(lines(&shell)[1]["who"]["command_line"]["uid"].is_number(), "whose command it was");
+    assert!(
+        lines(&shell)[1]["who"]["command_line"]["uid"].is_number(),
+        "the entry names the user of the command"
+    );
     assert!(!fs::read_to_string(shell.path(DATA).join("audit.log")).unwrap().contains("a-secret-of"));
     let again = launcher.start().await;
     let (status, _) = request(&again.address, "GET", "/v1/me", &token, None).await.unwrap();
-    assert_eq!(status, 401, "it stays revoked");
+    assert_eq!(status, 401, "the token stays revoked");
     again.kill().await;
     let killed = launcher.start().await;
     let (status, _) = request(&killed.address, "GET", "/v1/me", &token, None).await.unwrap();

@@ -123,7 +123,7 @@ fn bench_attack_runs_every_attack_and_compares_honest_ack_latency() {
     }
     // Other refusals depend on how many attempts a busy machine leaves to the attackers.
     let refused = json["figures"]["bad_tokens_refusals_per_second"].as_f64();
-    assert!(refused > Some(0.0), "nobody refused a bad token: {}", json["figures"]);
+    assert!(refused > Some(0.0), "no connection refused a bad token: {}", json["figures"]);
 }
 
 #[test]

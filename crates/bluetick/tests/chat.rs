@@ -125,7 +125,7 @@ impl Terminal {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(Instant::now() < deadline, "it did not end; the screen shows\n{}", self.shown());
+            assert!(Instant::now() < deadline, "the command did not end; the screen shows\n{}", self.shown());
             std::thread::sleep(Duration::from_millis(5));
         };
         assert_eq!(modes(&self.pty), self.modes_before, "line by line and with an echo, as before");
@@ -492,7 +492,7 @@ fn cancelled_password_prompt_restores_the_terminal() {
         alice.wait_for("Password");
         alice.press("half a pass\u{3}");
         let end = if interrupts_are_ignored() { 1 } else { -1 };
-        assert_eq!(alice.ended(), end, "by the signal, as Ctrl-C ends any program");
+        assert_eq!(alice.ended(), end, "the signal of Ctrl-C ends the process");
     }
 }
 

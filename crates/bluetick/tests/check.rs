@@ -119,7 +119,7 @@ fn refusal(shell: &Shell, data_dir: &str) -> String {
         if line.contains("listening") || line.contains("http://") {
             child.kill().unwrap();
             child.wait().unwrap();
-            panic!("it serves: {said}{line}");
+            panic!("the server started: {said}{line}");
         }
         said += &line;
     }

@@ -184,7 +184,10 @@ fn balancer_of_compose_is_the_only_trusted_proxy_and_replaces_the_clients_header
     let read = |name: &str| fs::read_to_string(root().join("deploy").join(name)).unwrap();
     let balancer = read("haproxy.cfg");
     assert!(balancer.contains("\n    http-request set-header X-Forwarded-For %[src]\n"), "{balancer}");
-    assert!(!balancer.contains("option forwardfor"), "that appends to the header of the client");
+    assert!(
+        !balancer.contains("option forwardfor"),
+        "`option forwardfor` would append to the client's header"
+    );
     let compose = &YamlLoader::load_from_str(&read("compose.yaml")).unwrap()[0];
     let address = &compose["services"]["balancer"]["networks"]["default"]["ipv4_address"];
     let settings = &compose["x-bluetick"]["environment"];
@@ -264,7 +267,7 @@ async fn every_metric_named_in_alerts_and_documents_is_exported() {
         for word in words(&text, "bluetick_") {
             let name = word.trim_start_matches("bluetick_").trim_end_matches("_total");
             let is_counted = known.contains(&base(word)) || FLEET_METRICS.contains(&format!("\"{name}\""));
-            assert!(is_counted, "{} names {word}, and nobody counts it", path.display());
+            assert!(is_counted, "{} names {word}, which is not a metric of the server", path.display());
         }
     }
 }

@@ -108,7 +108,7 @@ async fn finished(server: &ServerProcess, launcher: &Launcher) {
 
 fn assert_no_remains(directory: &Path, texts: &[String], at: &str) {
     let left = remains(directory, texts);
-    assert!(left.is_empty(), "{at}: {} are left, such as {:?}", left.len(), left.first());
+    assert!(left.is_empty(), "{at}: {} texts are still in the files, such as {:?}", left.len(), left.first());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,7 +118,7 @@ async fn accepted_erasure_finishes_after_kills_at_different_times() {
     let mut texts = Vec::new();
     for (round, wait_ms) in [0, 0, 5, 20, 60, 150].into_iter().enumerate() {
         texts.extend(world.send(&server, round).await);
-        assert!(!remains(&world.directory(), &texts).is_empty(), "the search finds what is there");
+        assert!(!remains(&world.directory(), &texts).is_empty(), "the search finds existing texts");
         ask(&server.address, "/v1/erasures", ADMIN_KEY, json!({"user_id": "alice"})).await;
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         server.kill().await;

@@ -32,7 +32,7 @@ async fn migrated_fleet_answers_every_request_like_the_original_server() {
     let lost = rows.get(Table::Messages, &Key::number(filled.lost, 2)).await.unwrap().unwrap();
     assert_eq!(lost.get_text("content_type").unwrap().as_ref(), "lost");
     let shared = &*new.in_common("token.key", "another").await.unwrap();
-    assert_eq!(shared, "0123456789abcdef", "tokens stay good");
+    assert_eq!(shared, "0123456789abcdef", "tokens stay valid");
 
     // The tables continue the history: a resent id is a duplicate, and the next message has the
     // next seq.
@@ -81,7 +81,7 @@ async fn second_migration_run_only_compares_and_reports_changed_rows() {
         assert!(outcome.stdout.contains(&sentence), "{sentence}\n{}", outcome.stdout);
     }
     assert!(outcome.stderr.contains("3 differences"), "{}", outcome.stderr);
-    assert!(!outcome.stdout.contains("forged"), "no text reaches a report");
+    assert!(!outcome.stdout.contains("forged"), "a report contains message content");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,15 +96,18 @@ async fn killed_migration_run_resumes_from_its_progress() {
         let mut child = command.spawn().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while rows.get(Table::Messages, &Key::number(milestone, 1)).await.unwrap().is_none() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before");
-            assert!(Instant::now() < deadline, "it does not come there");
+            assert!(child.try_wait().unwrap().is_none(), "the migration ended before the kill");
+            assert!(Instant::now() < deadline, "the migration did not reach the milestone");
         }
         child.kill().unwrap();
-        assert_eq!(child.wait().unwrap().code(), None, "it was killed in the middle");
+        assert_eq!(child.wait().unwrap().code(), None, "the migration ended by itself");
     }
     let printed = setup.migrate(&[]).await.printed();
     assert!(printed.contains("Copied     0 people, 60 conversations, 3,600 messages\n"), "{printed}");
-    assert!(!printed.contains(" 0 rows already present"), "some was there: {printed}");
+    assert!(
+        !printed.contains(" 0 rows already present"),
+        "the second run found no copied conversation: {printed}"
+    );
     assert!(printed.contains("all correct"), "{printed}");
     let (old, new) = (open(&setup.old()), setup.cloud().await);
     assert_same(&old, &new, &["writer", "reader-3", "reader-59"]).await;

@@ -186,8 +186,8 @@ fn token_from_the_command_line_is_accepted_by_the_server() {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 404 "), "known, and a member of nothing: {answer}");
-    assert!(server.ask("GET", &path, "").starts_with("HTTP/1.1 401 "), "and without it unknown");
+    assert!(answer.starts_with("HTTP/1.1 404 "), "the token is valid, and its user is no member: {answer}");
+    assert!(server.ask("GET", &path, "").starts_with("HTTP/1.1 401 "), "the call without a token is refused");
 }
 
 #[test]
@@ -198,7 +198,10 @@ fn data_directory_in_use_is_refused_with_the_process_that_uses_it() {
     assert_eq!(second.code, 1);
     let pid = server.child.id().to_string();
     assert!(second.stderr.contains("in use") && second.stderr.contains(&pid), "{}", second.stderr);
-    assert!(server.ask("GET", "/healthz", "").starts_with("HTTP/1.1 200 "), "the first one does not notice");
+    assert!(
+        server.ask("GET", "/healthz", "").starts_with("HTTP/1.1 200 "),
+        "the first server is not affected"
+    );
 }
 
 #[test]

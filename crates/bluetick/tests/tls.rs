@@ -143,7 +143,7 @@ async fn hear(link: &mut Link, kind: FrameKind) -> ServerFrame {
             }
         }
     };
-    timeout(PATIENCE, heard).await.expect("the server says something in time")
+    timeout(PATIENCE, heard).await.expect("the server answers in time")
 }
 
 struct Pair {
@@ -196,7 +196,7 @@ async fn chat_works_over_tls_and_every_response_has_the_hsts_header() {
         assert!(said.contains("strict-transport-security: max-age=31536000"), "{said}");
     }
     let (ok, said) = client(&world, &["-tls1_1", "-cipher", "ALL:@SECLEVEL=0"], question);
-    assert!(!ok && !said.contains("HTTP/1.1"), "what is older than TLS 1.2 is not spoken:\n{said}");
+    assert!(!ok && !said.contains("HTTP/1.1"), "a protocol older than TLS 1.2 was accepted:\n{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -330,7 +330,7 @@ async fn local_commands_work_before_a_new_certificate_is_loaded() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(PATIENCE, noted).await.expect("the new certificate is written down");
+    timeout(PATIENCE, noted).await.expect("the server stores the new certificate");
     all_work();
 }
 
@@ -422,7 +422,7 @@ async fn tls_reader_that_stops_is_disconnected_and_the_sender_continues() {
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(heard < 400, "it was never cut off");
+    assert!(heard < 400, "the connection was not closed");
     assert!(code.is_none_or(|code| code == 4413), "{code:?}");
     pair.send("one more").await;
 }

@@ -35,7 +35,7 @@ fn message_key(id: ConversationId, seq: Seq) -> String {
 }
 
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("what is kept holds strings and numbers only")
+    serde_json::to_string(value).expect("the stored state holds strings and numbers only")
 }
 
 pub fn outbox_change(item: &OutboxItem) -> Change {

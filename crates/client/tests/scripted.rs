@@ -57,7 +57,7 @@ impl Scripted {
                 }
             }
         };
-        timeout(PATIENCE, accepting).await.expect("the client comes")
+        timeout(PATIENCE, accepting).await.expect("the client connects")
     }
 }
 
@@ -69,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
     /// The next frame that is no ping of life.
     async fn hear(&mut self) -> Value {
         loop {
-            let packet = timeout(PATIENCE, self.0.next()).await.expect("the client says something");
+            let packet = timeout(PATIENCE, self.0.next()).await.expect("the client sends a frame");
             if let Message::Text(text) = packet.unwrap().unwrap() {
                 return serde_json::from_str(&text).unwrap();
             }
@@ -156,7 +156,10 @@ async fn message_is_resent_after_no_answer_from_the_store() {
         .await;
     let again = peer.hear().await;
     assert_eq!((&again["message_id"], &again["retry"]), (id, &json!(true)));
-    assert!(client.conversation(direct()).cancel(&item.message_id).await.is_err(), "the server may have it");
+    assert!(
+        client.conversation(direct()).cancel(&item.message_id).await.is_err(),
+        "the server may have stored it"
+    );
     client.stop().await;
 }
 
@@ -269,7 +272,7 @@ async fn user_with_a_renewable_token_stays_logged_in() {
     peer.close(4403).await;
     let mut peer = script.next().await;
     assert_eq!(peer.welcome(1).await["token"], "t4");
-    assert!(events.try_recv().is_err(), "nothing worth a word has happened");
+    assert!(events.try_recv().is_err(), "no event was published");
     client.stop().await;
 }
 
@@ -283,7 +286,7 @@ async fn token_of_another_user_ends_the_client_with_an_error() {
     let event = timeout(PATIENCE, events.recv()).await.unwrap().unwrap();
     assert!(matches!(&event, Event::OtherUser(other) if *other == user("alice")), "{event:?}");
     assert_eq!(client.connection().phase, Phase::OtherUser);
-    assert!(matches!(client.me().await, Err(ApiError::LoggedOut)), "nothing is done in the other's name");
+    assert!(matches!(client.me().await, Err(ApiError::LoggedOut)), "no request uses the other user's token");
     client.stop().await;
 }
 

@@ -95,7 +95,12 @@ impl<H: Harness> World<H> {
     }
 
     pub async fn direct(&self, one: &str, other: &str) -> ConversationId {
-        self.open_direct(one, other).await.expect("two people may talk").view.conversation.id
+        self.open_direct(one, other)
+            .await
+            .expect("any two users may open a conversation")
+            .view
+            .conversation
+            .id
     }
 
     pub async fn open_direct(&self, one: &str, other: &str) -> Result<Opened, StoreError> {
@@ -119,7 +124,7 @@ impl<H: Harness> World<H> {
         let creation = Creation::Group { title: "Tea".parse().expect("a title"), members };
         let id = ConversationId::group(bits);
         let new = NewConversation { id, creation, created_by, created_at: self.now() };
-        let opened = self.store().open_conversation(new).await.expect("anybody may make a group");
+        let opened = self.store().open_conversation(new).await.expect("any user may create a group");
         assert!(opened.created);
         id
     }
@@ -193,7 +198,7 @@ impl<H: Harness> World<H> {
         let mut waiting = Vec::new();
         for number in 0..count {
             let append = self.message(id, sender, &format!("{name}-{number}"));
-            waiting.push(self.store().append(append).await.expect("it has its turn"));
+            waiting.push(self.store().append(append).await.expect("the store accepts the message"));
         }
         let mut last = Seq::ZERO;
         for outcome in waiting {

@@ -237,7 +237,7 @@ mod tests {
         let mut member_state = MemberState::default();
         assert!(!member_state.reply(seq(1)));
         assert!(!member_state.reply(seq(2)));
-        assert!(member_state.reply(seq(4)), "3 was somebody else's");
+        assert!(member_state.reply(seq(4)), "seq 3 belongs to another user");
         assert_eq!(
             member_state.pending_after(Seq::FIRST, seq(4)),
             Some(seq(2)),

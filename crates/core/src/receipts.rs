@@ -81,7 +81,7 @@ fn advance(sorted: &mut [Seq], before: Seq, now: Seq) {
         return;
     }
     let from = sorted.partition_point(|boundary| *boundary <= before) - 1;
-    assert_eq!(sorted[from], before, "a boundary moves from where it was");
+    assert_eq!(sorted[from], before, "`before` is the read seq of a member");
     let to = sorted.partition_point(|boundary| *boundary < now);
     sorted.copy_within(from + 1..to, from);
     sorted[to - 1] = now;

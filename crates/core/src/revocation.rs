@@ -188,9 +188,12 @@ mod tests {
         let void = Revocations::default().with(&revoke(Revoked::Through(at(50)), 50));
         assert!(void.voids(&token(1, 50)) && void.voids(&token(2, 0)));
         let next = void.issue_at(at(50));
-        assert!(!void.voids(&token(3, next.millis())), "it can be logged in again at once");
+        assert!(!void.voids(&token(3, next.millis())), "a token issued right after the revocation is valid");
         let again = void.with(&revoke(Revoked::Through(at(50)), 50));
-        assert!(again.voids(&token(3, next.millis())), "and out again in the same millisecond");
+        assert!(
+            again.voids(&token(3, next.millis())),
+            "a second revocation in the same millisecond covers it"
+        );
         assert!(!again.voids(&token(4, again.issue_at(at(50)).millis())));
     }
 
@@ -207,7 +210,7 @@ mod tests {
         let ended = TokenFacts { expires_at: at(100), ..token(1, 50) };
         let void = Revocations::default().with(&revoke(Revoked::Token(ended), 60));
         let soon = void.with(&revoke(Revoked::Token(token(2, 70)), 3_600_099));
-        assert_eq!(soon.tokens().len(), 2, "an allowance for clocks may have been set meanwhile");
+        assert_eq!(soon.tokens().len(), 2, "an expired token is kept for an hour");
         let later = void.with(&revoke(Revoked::Token(token(2, 70)), 3_600_100));
         assert_eq!(later.tokens(), [token(2, 70)]);
         assert_eq!(later.with(&revoke(Revoked::Through(at(70)), 80)).tokens(), []);

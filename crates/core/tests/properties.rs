@@ -32,7 +32,7 @@ fn page(from: PageFrom, limit: i64, first_visible: u64, head: u64) -> Page {
     let (first_visible, head) = (Seq::new(first_visible), Seq::new(head));
     let window = request.window(first_visible, head);
     let there = (window.start().get()..=window.end().get()).map(Seq::new).map(message).collect();
-    Page::new(&request, first_visible, head, there).expect("every place is there")
+    Page::new(&request, first_visible, head, there).expect("the window has a message for every seq")
 }
 
 fn seqs(page: &Page) -> Vec<u64> {
@@ -48,7 +48,7 @@ proptest! {
         limits in prop::collection::vec(1i64..=100, 1..8),
     ) {
         let mut limits = limits.into_iter().cycle();
-        let mut limit = || limits.next().expect("it goes round");
+        let mut limit = || limits.next().expect("a cycle never ends");
         let mut met = Vec::new();
         let mut below = Some(Seq::new(cut));
         while let Some(before) = below {

@@ -22,8 +22,8 @@ pub struct Device {
 impl Device {
     fn connect(address: SocketAddr) -> Device {
         let stream = TcpStream::connect(address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout that is not zero is taken");
-        stream.set_nodelay(true).expect("a connection takes this option");
+        stream.set_read_timeout(Some(PATIENCE)).expect("the timeout is not zero");
+        stream.set_nodelay(true).expect("the socket supports this option");
         Device { stream, buffer: vec![0; BUFFER_BYTES].into(), start: 0, end: 0 }
     }
 
@@ -50,7 +50,7 @@ impl Device {
 
     /// Sends encoded bytes in one write.
     pub fn say(&mut self, encoded: &[u8]) {
-        self.stream.write_all(encoded).expect("the server takes what is said");
+        self.stream.write_all(encoded).expect("the server accepts the bytes");
     }
 
     /// Waits for the given number of frames of each type, in any order. Ignores other frames, but
@@ -64,7 +64,7 @@ impl Device {
             assert_ne!(kind, b"error", "{}", String::from_utf8_lossy(text));
             if let Some(index) = expected.iter().position(|(name, _)| name.as_bytes() == kind) {
                 heard[index] += 1;
-                assert!(heard[index] <= expected[index].1, "one {} too many", expected[index].0);
+                assert!(heard[index] <= expected[index].1, "one {} more than expected", expected[index].0);
                 missing -= 1;
             }
         }
@@ -126,7 +126,7 @@ impl Device {
             self.start = 0;
         }
         let received = self.stream.read(&mut self.buffer[self.end..]).expect("the server answers");
-        assert!(received > 0, "the server does not hang up, and says nothing that large");
+        assert!(received > 0, "the server closed the connection, or the frame exceeds the buffer");
         self.end += received;
     }
 }
@@ -157,7 +157,7 @@ fn kind_of(text: &[u8]) -> &[u8] {
 fn content_length(head: &[u8]) -> usize {
     let head = std::str::from_utf8(head).expect("headers are text");
     let line = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    line.and_then(|length| length.parse().ok()).expect("an answer says how long it is")
+    line.and_then(|length| length.parse().ok()).expect("the response has a content-length")
 }
 
 #[cfg(test)]

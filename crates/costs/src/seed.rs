@@ -17,7 +17,7 @@ pub(crate) const TEXT: &str =
     "sounds good, see you at the station at five, the train is delayed again so do not hurry too much";
 
 pub(crate) fn person(name: &str, number: usize) -> UserId {
-    format!("{name}-{number:03}").parse().expect("a short name is a user's")
+    format!("{name}-{number:03}").parse().expect("the name is a valid user id")
 }
 
 /// Returns a UUIDv7 like a client's, whose last digits are `number`.
@@ -28,7 +28,7 @@ pub(crate) fn message_id(number: usize) -> MessageId {
 }
 
 pub(crate) fn directory() -> TempDir {
-    tempfile::tempdir().expect("there is room for a temporary directory")
+    tempfile::tempdir().expect("a temporary directory can be created")
 }
 
 /// Creates the conversations in the store of `data_dir`, each with `messages` messages by its
@@ -39,13 +39,15 @@ pub(crate) fn seed(data_dir: &Path, conversations: Vec<(ConversationId, UserId, 
         let mut waiting = Vec::new();
         for (id, created_by, creation) in conversations {
             let new = NewConversation { id, creation, created_by: created_by.clone(), created_at: THEN };
-            store.open_conversation(new).await.expect("the store takes a new conversation");
+            store.open_conversation(new).await.expect("the store accepts the conversation");
             for number in 0..messages {
-                waiting.push(store.append(said(id, &created_by, number)).await.expect("it is accepted"));
+                waiting.push(
+                    store.append(said(id, &created_by, number)).await.expect("the store accepts the message"),
+                );
             }
         }
         for durable in waiting {
-            durable.await.expect("the store takes a message");
+            durable.await.expect("the message is stored");
         }
         store.close().await;
     });

@@ -221,7 +221,7 @@ impl Group {
         let data_dir = directory();
         let id = ConversationId::group([7; 15]);
         let member = |number| person("member", number);
-        let title = "Everybody".parse().expect("a short title is one");
+        let title = "Everybody".parse().expect("the title is valid");
         let creation = Creation::Group { title, members: (1..Group::MEMBERS).map(member).collect() };
         seed(data_dir.path(), vec![(id, member(0), creation)], 0);
         let world = World::start(data_dir);

@@ -39,14 +39,14 @@ pub(crate) fn open_store(data_dir: &Path, listener: Option<Arc<dyn CommitListene
         ..StoreSettings::default()
     };
     let parts = StoreParts { listener, ..StoreParts::new(settings) };
-    Arc::new(EmbeddedStore::open(parts).expect("a store in a directory of its own opens"))
+    Arc::new(EmbeddedStore::open(parts).expect("the store opens in an empty directory"))
 }
 
 impl World {
     /// Starts a server on the store in the directory.
     pub fn start(data_dir: TempDir) -> World {
         let tokens = Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom);
-        let tokens = Arc::new(tokens.expect("the keys are made in the data directory"));
+        let tokens = Arc::new(tokens.expect("the data directory is writable"));
         let (started, address) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = {
@@ -54,33 +54,36 @@ impl World {
             move || {
                 runtime().block_on(async {
                     let server = serve(&path, tokens).await;
-                    started.send(server.local_addr()).expect("whoever starts it waits for it");
+                    started.send(server.local_addr()).expect("the starting thread waits for the address");
                     let _ = stopped.await;
                     server.drain().await;
                 });
             }
         };
         let thread = std::thread::Builder::new().name("server".into()).spawn(serve);
-        let thread = thread.expect("there is room for a thread");
+        let thread = thread.expect("the system can start a thread");
         let address = address.recv().expect("the server starts");
         World { address, tokens, stop, thread, _data_dir: data_dir }
     }
 
     pub fn token(&self, user: &UserId) -> String {
         let minted = self.tokens.mint(user, TOKEN_TTL, SystemClock.now());
-        minted.expect("a token can be made for anybody").token
+        minted.expect("the server can mint a token for any user").token
     }
 
     pub fn stop(self) {
         // The send fails only if the thread has already ended; `join` then reports why.
         let _ = self.stop.send(());
-        self.thread.join().expect("the server ends in good order");
+        self.thread.join().expect("the drain succeeds");
     }
 }
 
 /// Builds a single-threaded runtime, so that the order of events hardly depends on free processors.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("the system can start a runtime")
 }
 
 async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
@@ -122,7 +125,7 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
         tokens,
         passwords: Arc::new(Passwords::new(Arc::new(SystemRandom), PasswordRules::default())),
         audit: Arc::new(bluetick_server::audit::Trail::off()),
-        admin_key: Arc::new(admin_key.expect("the key is made in the data directory")),
+        admin_key: Arc::new(admin_key.expect("the data directory is writable")),
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
     };

@@ -71,7 +71,7 @@ fn packed(mut bytes: &[u8]) {
         .collect();
     let mut packed = Vec::new();
     Packer::default().pack(&entries, Timestamp::from_millis(9), 3, &mut packed);
-    let header = Header::read(&packed).expect("it was packed a moment ago");
-    let unpacked = chunk::unpack(&header).expect("it was packed a moment ago");
+    let header = Header::read(&packed).expect("the lines above packed it");
+    let unpacked = chunk::unpack(&header).expect("the lines above packed it");
     assert!(unpacked.records().eq(records));
 }

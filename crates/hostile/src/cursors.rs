@@ -22,7 +22,7 @@ pub fn any_query(bytes: &[u8]) {
         assert_eq!(
             again.map(|parameters| parameters.after),
             Ok(Some(place)),
-            "a page begins where it was cut"
+            "the cursor survives a round trip"
         );
     }
     let _ = PeopleParameters::parse(text);

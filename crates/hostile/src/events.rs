@@ -54,13 +54,13 @@ pub fn any_record(bytes: &[u8]) {
     let mut out = Vec::new();
     read.encode(&mut out);
     assert_eq!(Record::decode(&out).as_ref(), Ok(&read));
-    let cut = record::cut(bytes).expect("a record that can be read can be cut");
-    let shown = Record::decode(&cut).expect("half a record is one");
+    let cut = record::cut(bytes).expect("a valid record can be truncated");
+    let shown = Record::decode(&cut).expect("a truncated record is valid");
     assert!(read.content.starts_with(shown.content));
-    let (stub, _) = cold::stub_of(bytes, &Fingerprinter([7; 16])).expect("a record that can be read");
+    let (stub, _) = cold::stub_of(bytes, &Fingerprinter([7; 16])).expect("the record is valid");
     assert_eq!(Record::decode(&stub), Ok(Record { content: "", ..read.clone() }));
-    let erased = cold::erased(bytes).expect("a record that can be read can be erased");
-    let left = Record::decode(&erased).expect("an erased record is one");
+    let erased = cold::erased(bytes).expect("a valid record can be erased");
+    let left = Record::decode(&erased).expect("an erased record is valid");
     assert_eq!((left.content, left.sender, &left.message_id), ("", read.sender, &read.message_id));
     let _ = read.sender_id();
 }

@@ -13,14 +13,14 @@ pub fn any_client_frame(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let (at_once, slowly) = both_readings(text);
     if let Some(at_once) = at_once {
-        assert_eq!(Ok(at_once), slowly, "the two readers disagree");
+        assert_eq!(Ok(at_once), slowly, "the fast and the general parser disagree");
     }
     let about = readable_message_id(text);
     match ClientFrame::decode(text) {
         Err(error) => is_fit_to_be_told(&error.to_string()),
         Ok(ClientFrame::Send(send)) => {
             let (id, conversation) = (send.message_id(), send.conversation());
-            assert_eq!(id.clone().ok(), about, "the message an error would be about");
+            assert_eq!(id.clone().ok(), about, "the message id that an error names");
             let (Ok(id), Some(conversation)) = (id, conversation) else { return };
             if let Ok(request) = send.into_request(conversation, id, Origin(7)) {
                 assert!(request.retry_after.is_none_or(|after| after <= Seq::MAX));

@@ -9,7 +9,7 @@ pub fn any_journal(bytes: &[u8]) {
     let bytes = if way == 0 { rest.to_vec() } else { with_checksums(rest) };
     let (table, whole) = replayed(&bytes);
     assert!(whole <= bytes.len());
-    assert_eq!(replayed(&bytes[..whole]), (table.clone(), whole), "what was torn has no part in it");
+    assert_eq!(replayed(&bytes[..whole]), (table.clone(), whole), "a torn entry changed the result");
     assert_eq!(replayed(&written(&table)).0, table);
 }
 

@@ -41,7 +41,7 @@ pub const TARGETS: [(&str, Target); 13] = [
 /// # Panics Panics if the target finds a violation or does not exist.
 pub fn feed(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|(known, _)| *known == name);
-    target.expect("a target that exists").1(bytes);
+    target.expect("the target exists").1(bytes);
 }
 
 /// Uses the first byte to choose one of `ways` variants. Returns the variant and the rest of the

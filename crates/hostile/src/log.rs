@@ -30,18 +30,18 @@ pub fn any_damage(bytes: &[u8]) {
         file[at] ^= damage[2].max(1);
     }
     let _ = SegmentHeader::read(&file, Path::new("a segment"));
-    let directory = tempfile::tempdir().expect("a directory for a moment");
+    let directory = tempfile::tempdir().expect("a temporary directory can be created");
     std::fs::write(path_of(directory.path(), SegmentNumber(1)), &file).expect("a file in it");
     let mut read = Vec::new();
     let end = scan(directory.path(), TAG, BatchNumber::NONE, |frame: LogFrame<'_>| {
         read.push(frame.payload.to_vec());
         Ok::<(), LogError>(())
     });
-    assert!(written.starts_with(&read), "something was read that nobody wrote");
+    assert!(written.starts_with(&read), "the scan returned a batch that was not written");
     if let Ok(end) = end {
         assert_eq!(end.next_batch, BatchNumber(read.len() as u64 + 1));
         if damages.len() < 3 {
-            assert_eq!(read, written, "nothing happened, and something is missing");
+            assert_eq!(read, written, "an undamaged log lost a batch");
         }
     }
 }

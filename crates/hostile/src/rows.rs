@@ -57,7 +57,7 @@ fn read_row(key: &[u8], row: &[u8]) {
         && let Ok(profile) = rows::read_profile(&mut reader)
     {
         let written = rows::profile_row(&profile);
-        let mut again = rows::unseal(&written).expect("it was sealed a moment ago");
+        let mut again = rows::unseal(&written).expect("the lines above sealed it");
         assert_eq!(rows::read_profile(&mut again), Ok(profile));
     }
 }

@@ -28,7 +28,7 @@ fn opened(bytes: &[u8]) {
     assert_eq!(opened.records().count() as u64, opened.name.count());
     assert_eq!(opened.name.to_string().parse::<SegmentName>(), Ok(opened.name));
     let sealed = segment::seal(&opened.name, &records);
-    let again = segment::open(&sealed.bytes).expect("it was sealed a moment ago");
+    let again = segment::open(&sealed.bytes).expect("the lines above sealed it");
     assert_eq!(again.name, opened.name);
     assert!(again.records().eq(opened.records()));
 }

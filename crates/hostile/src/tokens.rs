@@ -43,20 +43,20 @@ pub fn any_token(bytes: &[u8]) {
         // The same with a signature by another key.
         _ => {
             let forged = assembled(text, b"another secret of more than thirty-two bytes");
-            assert!(SHARED.verify(&forged, NOW).is_err(), "a forged token was believed");
+            assert!(SHARED.verify(&forged, NOW).is_err(), "a forged token was accepted");
         }
     }
 }
 
 fn whole(token: &str) {
     let verified = SHARED.verify(token, NOW);
-    assert_eq!(SHARED.verify(token, NOW), verified, "the second look says something else");
+    assert_eq!(SHARED.verify(token, NOW), verified, "a second verification gave another result");
     if let Ok(claims) = &verified {
-        assert!(is_signed(token), "believed without a signature");
-        assert!(claims.expires_at() > NOW, "believed after its end");
+        assert!(is_signed(token), "a token without a valid signature was accepted");
+        assert!(claims.expires_at() > NOW, "an expired token was accepted");
     }
     if PARTICULAR.verify(token, NOW).is_ok() {
-        assert!(verified.is_ok(), "asking for more believes more");
+        assert!(verified.is_ok(), "the stricter verifier accepted a token that the other refused");
     }
 }
 
@@ -76,7 +76,7 @@ fn is_signed(token: &str) -> bool {
 }
 
 fn mac(message: &[u8], key: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC accepts keys of any length");
     mac.update(message);
     mac
 }

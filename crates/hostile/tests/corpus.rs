@@ -36,7 +36,7 @@ fn corpus_is_decoded_without_panic_and_within_the_memory_bound() {
             files += 1;
         }
     }
-    assert!(files >= TARGETS.len(), "the corpus is not where it is looked for");
+    assert!(files >= TARGETS.len(), "the corpus directory was not found");
 }
 
 #[test]

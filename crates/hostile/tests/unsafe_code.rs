@@ -65,7 +65,7 @@ fn every_unsafe_block_and_permission_states_its_reason() {
         for (at, _) in code.match_indices(PERMISSION) {
             let is_expected =
                 code[..at].ends_with("expect") && code[at + PERMISSION.len()..].starts_with(",reason=");
-            assert!(is_expected, "{}: a permission without a reason", path.display());
+            assert!(is_expected, "{}: unsafe code without a reason", path.display());
         }
     }
     assert!(sources.len() > 300, "only {} files were looked through", sources.len());

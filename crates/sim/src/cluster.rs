@@ -74,12 +74,12 @@ impl Cluster {
     }
 
     pub fn has_one_node(&self) -> bool {
-        let nodes = self.nodes.lock().expect("nobody panics while holding the nodes");
+        let nodes = self.nodes.lock().expect("no code panics while it holds this lock");
         nodes.as_ref().is_none_or(|nodes| nodes.count() == 1)
     }
 
     pub fn open_for(&self, nodes: Arc<dyn Nodes>) {
-        *self.nodes.lock().expect("nobody panics while holding the nodes") = Some(nodes);
+        *self.nodes.lock().expect("no code panics while it holds this lock") = Some(nodes);
     }
 
     pub fn auditor(&self) -> MutexGuard<'_, Auditor> {
@@ -108,7 +108,7 @@ impl Cluster {
     }
 
     pub fn token(&self, user: &UserId) -> String {
-        self.tokens.mint(user, TOKEN_TTL, BEGINNING).expect("a token can be made for anybody").token
+        self.tokens.mint(user, TOKEN_TTL, BEGINNING).expect("the server can mint a token for any user").token
     }
 
     /// Mints a token that expired almost 48 hours before the run began.
@@ -116,14 +116,14 @@ impl Cluster {
         let long_ago = BEGINNING.plus_millis(-48 * 3600 * 1000);
         self.tokens
             .mint(user, Duration::from_secs(1), long_ago)
-            .expect("a token can be made for anybody")
+            .expect("the server can mint a token for any user")
             .token
     }
 
     /// Connects to a random node and returns its index and the connection. Returns `None` if that
     /// node is down.
     pub fn connect(&self, dice: &mut Dice) -> Option<(usize, DuplexStream)> {
-        let nodes = self.nodes.lock().expect("nobody panics while holding the nodes").clone()?;
+        let nodes = self.nodes.lock().expect("no code panics while it holds this lock").clone()?;
         let node = usize::try_from(dice.below(nodes.count() as u64)).unwrap_or(0);
         let theirs = nodes.connect(node)?;
         self.counts.connections.fetch_add(1, Ordering::SeqCst);
@@ -142,7 +142,7 @@ impl SeededRandom {
 
 impl Random for SeededRandom {
     fn fill(&self, bytes: &mut [u8]) {
-        let mut dice = self.0.lock().expect("nobody panics while throwing dice");
+        let mut dice = self.0.lock().expect("no code panics while it holds this lock");
         bytes
             .chunks_mut(8)
             .for_each(|chunk| chunk.copy_from_slice(&dice.throw().to_le_bytes()[..chunk.len()]));
@@ -151,7 +151,7 @@ impl Random for SeededRandom {
 
 /// Returns the id of a user by number.
 pub fn person(number: usize) -> UserId {
-    format!("p{number}").parse().expect("it is a name")
+    format!("p{number}").parse().expect("the name is a valid user id")
 }
 
 pub fn short(id: ConversationId) -> String {

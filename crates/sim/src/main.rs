@@ -182,7 +182,7 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
-                    let is_over = failed.lock().expect("nobody panics while holding it").is_some();
+                    let is_over = failed.lock().expect("no code panics while it holds this lock").is_some();
                     if is_over || !arguments.seeds.contains(&seed) {
                         return;
                     }
@@ -190,7 +190,8 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
                     let outcome = match process::run(&plan) {
                         Ok(outcome) => outcome,
                         Err(failure) => {
-                            *gone_wrong.lock().expect("nobody panics while holding it") = Some(failure);
+                            *gone_wrong.lock().expect("no code panics while it holds this lock") =
+                                Some(failure);
                             return;
                         }
                     };
@@ -199,13 +200,13 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
                         println!("seed {seed}\n{}", outcome.trace.join("\n"));
                     }
                     if let Some(finding) = outcome.finding {
-                        let mut failed = failed.lock().expect("nobody panics while holding it");
+                        let mut failed = failed.lock().expect("no code panics while it holds this lock");
                         if failed.as_ref().is_none_or(|before| before.plan.seed > seed) {
                             let (guarantee, what) = (finding.guarantee, finding.what);
                             *failed = Some(Failed { plan, guarantee, what });
                         }
                     }
-                    let mut said = said.lock().expect("nobody panics while holding it");
+                    let mut said = said.lock().expect("no code panics while it holds this lock");
                     if said.elapsed() > PROGRESS {
                         *said = Instant::now();
                         eprintln!("{}", sum.line(began));
@@ -221,9 +222,9 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
         Arguments { trace: true, .. } => eprintln!("{}", sum.line(began)),
         _ => println!("{}", sum.line(began)),
     }
-    match gone_wrong.into_inner().expect("nobody panics while holding it") {
+    match gone_wrong.into_inner().expect("no code panics while it holds this lock") {
         Some(failure) => Err(failure),
-        None => Ok(failed.into_inner().expect("nobody panics while holding it")),
+        None => Ok(failed.into_inner().expect("no code panics while it holds this lock")),
     }
 }
 

@@ -45,7 +45,7 @@ impl Network {
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Link>> {
-        self.0.open.lock().expect("nobody panics while holding the lines")
+        self.0.open.lock().expect("no code panics while it holds this lock")
     }
 
     pub fn set_weather(&self, delay_ms: u64, stuck_one_in: u64) {

@@ -106,7 +106,7 @@ pub fn run(plan: &Plan) -> Outcome {
                 started.fetch_add(1, Ordering::SeqCst);
             })
             .build();
-        let runtime = runtime.expect("a runtime can be made");
+        let runtime = runtime.expect("the system can start a runtime");
         let told = catch_unwind(AssertUnwindSafe(|| {
             let outcome = runtime.block_on(story(&plan));
             drop(runtime);
@@ -121,7 +121,7 @@ pub fn run(plan: &Plan) -> Outcome {
         outcome
     });
     let running = running.expect("a thread can be started");
-    running.join().expect("what panics in the simulated servers is caught there")
+    running.join().expect("the simulation catches panics of its servers")
 }
 
 /// Number of simulated users. `settle_in` needs at least 5.
@@ -162,7 +162,7 @@ async fn story(plan: &Plan) -> Outcome {
     if breaking.await.is_err() {
         town.auditor().find(Guarantee::NoLoss, None, "the weather panicked".to_owned());
     }
-    let mut lodger = lodging.await.expect("what panics is told by the runtime's thread");
+    let mut lodger = lodging.await.expect("the runtime's thread records panics");
     if !town.is_broken() {
         town.network.set_weather(5, 0);
         world.heal().await;

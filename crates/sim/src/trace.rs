@@ -17,7 +17,7 @@ impl Trace {
     }
 
     fn lines(&self) -> MutexGuard<'_, Vec<String>> {
-        self.lines.lock().expect("nobody panics while writing a line")
+        self.lines.lock().expect("no code panics while it holds this lock")
     }
 
     pub fn note(&self, who: &str, what: impl std::fmt::Display) {

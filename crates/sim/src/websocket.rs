@@ -58,7 +58,7 @@ impl WebSocket {
 
     async fn write(&mut self, opcode: u8, payload: &[u8]) -> bool {
         let mut frame = vec![0x80 | opcode];
-        match u16::try_from(payload.len()).expect("nothing here is that long") {
+        match u16::try_from(payload.len()).expect("frames of the simulation are shorter than 64 KiB") {
             short @ 0..126 => frame.push(0x80 | u8::try_from(short).expect("it is below 126")),
             long => {
                 frame.push(0x80 | 126);

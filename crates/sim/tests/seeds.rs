@@ -20,7 +20,7 @@ fn run(plan: &Plan) -> Outcome {
 fn hold(world: WorldKind, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let outcome = run(&Plan::new(seed, Some(world)));
-        assert!(outcome.sends > 0 && outcome.faults > 0, "seed {seed}: nothing has happened");
+        assert!(outcome.sends > 0 && outcome.faults > 0, "seed {seed}: the run did nothing");
         if let Some(finding) = outcome.finding {
             let last = outcome.trace.iter().rev().take(40).rev().cloned().collect::<Vec<_>>().join("\n");
             panic!(
@@ -50,8 +50,8 @@ fn stopped_servers_start_no_threads_and_keep_the_trace() {
         for seed in 1..4 {
             let (once, again) = (run(&plan(seed)), run(&plan(seed)));
             let stops = once.trace.iter().filter(|line| line.ends_with("is told to stop")).count();
-            assert!(stops > 0, "seed {seed}: nobody was told to stop");
-            assert_eq!(once.threads, 0, "seed {seed}: what threads do is not by the seed");
+            assert!(stops > 0, "seed {seed}: no server was stopped");
+            assert_eq!(once.threads, 0, "seed {seed}: a thread outside the simulation ran");
             assert_eq!(once.trace.join("\n"), again.trace.join("\n"), "seed {seed}");
         }
     }

@@ -50,13 +50,13 @@ async fn a_clock_that_was_ahead_for_a_while_keeps_nothing_hot_for_ever() {
     settled(&kit, id, ahead, numbered("ahead", 1..=64)).await;
     let before = history(&*kit.store, id, "bob").await;
     kit.run().await.unwrap();
-    assert_eq!(kit.cold_messages().await, 64, "nobody knows yet how old the others are");
+    assert_eq!(kit.cold_messages().await, 64, "the age of the other messages is unknown");
     settled(&kit, id, LATER, numbered("young", 1..=64)).await;
     kit.run().await.unwrap();
-    assert_eq!(kit.cold_messages().await, 64, "they may be as young as those");
+    assert_eq!(kit.cold_messages().await, 64, "the other messages may be young");
     kit.clock.advance_millis(DAY_MS);
     kit.run().await.unwrap();
-    assert_eq!(kit.cold_messages().await, 192, "they are older than what is old");
+    assert_eq!(kit.cold_messages().await, 192, "the other messages precede old ones");
     assert_eq!(history(&*kit.store, id, "bob").await[..128], before[..]);
     kit.assert_exact(&*objects).await;
 }
@@ -74,7 +74,7 @@ async fn a_clock_that_jumps_back_moves_nothing_early() {
     assert_eq!(kit.cold_messages().await, 0);
     kit.clock.set(LATER);
     kit.run().await.unwrap();
-    assert_eq!(kit.cold_messages().await, 0, "those came after young ones");
+    assert_eq!(kit.cold_messages().await, 0, "these messages follow young ones");
     kit.clock.advance_millis(DAY_MS);
     kit.run().await.unwrap();
     assert_eq!(kit.cold_messages().await, 128);

@@ -186,7 +186,7 @@ async fn every_page_at_the_border_is_whole_with_every_limit() {
         archive_kit::send_many(store, id, "bob", LATER, archive_kit::numbered("new", 1..=70)).await;
     }
     twins.kit.run().await.unwrap();
-    assert_eq!(twins.kit.cold_messages().await, 130, "what is young stays");
+    assert_eq!(twins.kit.cold_messages().await, 130, "young messages stay in the hot store");
     for limit in 1..=100 {
         for at in 125..=135 {
             for from in [PageFrom::Before(Seq::new(at)), PageFrom::After(Seq::new(at - limit as u64))] {

@@ -46,7 +46,7 @@ async fn the_tables_stay_private_when_they_are_written_anew() {
     kit.run().await.unwrap();
     let before = file_number(&kit);
     kit.erase(EraseScope::Conversation(id), None).await.unwrap();
-    assert_ne!(before, file_number(&kit), "it was written anew");
+    assert_ne!(before, file_number(&kit), "the table file was rewritten");
     assert_eq!(std::fs::metadata(tables(&kit)).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
@@ -91,7 +91,7 @@ async fn a_segment_that_expires_is_not_rewritten_chunk_by_chunk() {
         kit.clock.set(NOW.plus_millis((1_000 + turn) * HOUR_MS + 60_000));
         kit.run().await.unwrap();
     }
-    assert_eq!(objects.puts.load(Ordering::SeqCst), puts, "it goes as a whole");
+    assert_eq!(objects.puts.load(Ordering::SeqCst), puts, "the segment is deleted, not rewritten");
     assert_eq!(kit.cold_messages().await, 0);
 }
 
@@ -127,7 +127,7 @@ async fn rows_from_a_backup_sweep_nothing_that_took_the_place_of_what_they_name(
     drop(store);
     let kit = Kit::open(backup, clock, object_archive, settings);
     kit.run().await.unwrap();
-    assert_eq!(paths(&*objects).await, rewritten, "what bob wrote is in it alone");
+    assert_eq!(paths(&*objects).await, rewritten, "the segment contains only bob's messages");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -148,7 +148,7 @@ async fn what_is_hot_is_erased_everywhere_while_the_object_store_is_down() {
         let all = history(&*kit.store, *id, reader).await;
         left += all.iter().filter(|message| message.content.contains("secret")).count();
     }
-    assert_eq!(left, 0, "nothing of it ever was in the archive");
+    assert_eq!(left, 0, "none of these messages was archived");
 }
 
 /// Readers may hold what others wait for who hold the tables. However long that takes, the tables
@@ -210,7 +210,7 @@ async fn what_was_erased_is_in_no_file_any_more() {
     kit.run_only(id).await.unwrap();
     send_as(&*kit.store, id, "alice", "m3", "zebrafish three").await.unwrap();
     send_as(&*kit.store, id, "bob", "m4", "hummingbird").await.unwrap();
-    assert!(files_with("zebrafish", kit.directory.path()) > 0, "it is written as it is said");
+    assert!(files_with("zebrafish", kit.directory.path()) > 0, "the text is stored in plain form");
     kit.erase(of_user("alice"), None).await.unwrap();
     kit.run().await.unwrap();
     let all = history(&*kit.store, id, "alice").await;

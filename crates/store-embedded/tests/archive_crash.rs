@@ -205,7 +205,7 @@ async fn a_job_that_is_dropped_at_any_moment_leaves_everything_in_order() {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while let Err(error) = scene.kit.run_only(scene.pair).await {
         assert!(matches!(error, ArchiveError::Busy), "{error}");
-        assert!(std::time::Instant::now() < deadline, "a step that goes on by itself ends");
+        assert!(std::time::Instant::now() < deadline, "a detached step ends");
         tokio::task::yield_now().await;
     }
     let scene = Scene { kit: scene.kit.crash(), ..scene };

@@ -147,7 +147,10 @@ async fn a_frame_of_another_conversation_is_noticed() {
     let kit = Kit::open(directory, clock, object_archive, settings);
     let after = history(&*kit.store, ours, "bob").await;
     assert_eq!(lost_places(&after), (1..=64).collect::<Vec<_>>());
-    assert!(after.iter().all(|message| message.content.is_empty()), "nobody reads what others wrote");
+    assert!(
+        after.iter().all(|message| message.content.is_empty()),
+        "the content of another conversation is not returned"
+    );
     let problems = kit.problems().await;
     assert!(problems.iter().any(|problem| problem.contains(&ours.to_string())), "{problems:?}");
     assert!(matches!(kit.restore(ours).await, Err(ArchiveError::Damaged(_))));
@@ -176,12 +179,8 @@ async fn an_erasure_is_finished_also_where_a_segment_is_damaged_and_keeps_what_c
     let beginning = |text: &str| after.iter().filter(|message| message.content.starts_with(text)).count();
     assert_eq!((beginning("mine"), beginning("yours")), (0, 192 - lost));
     let erased = after.iter().filter(|message| message.content_type == ContentType::Erased).count();
-    assert_eq!(
-        (erased, lost_places(&after).len()),
-        (192, lost),
-        "what could not be read is lost and not empty"
-    );
-    assert!(!paths(&*objects).await.contains(&names[1]), "the damaged object is gone with the text in it");
+    assert_eq!((erased, lost_places(&after).len()), (192, lost), "unreadable messages are reported as lost");
+    assert!(!paths(&*objects).await.contains(&names[1]), "the damaged object is deleted");
     let problems = kit.problems().await;
     assert_eq!(problems.len(), usize::from(lost > 0), "{problems:?}");
 }

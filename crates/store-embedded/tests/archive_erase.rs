@@ -151,7 +151,11 @@ async fn erased_conversation_leaves_no_content_in_hot_and_cold_rows() {
         assert_eq!(send_as(&*kit.store, id, sender, number, text).await.unwrap(), Seq::new(seq));
     }
     assert_erased(&history(&*kit.store, id, "carol").await, &before, |_| true);
-    assert_eq!(kit.erase(EraseScope::Conversation(id), None).await.unwrap().messages, 0, "once is enough");
+    assert_eq!(
+        kit.erase(EraseScope::Conversation(id), None).await.unwrap().messages,
+        0,
+        "a second erasure finds no message"
+    );
     kit.run().await.unwrap();
     assert_nowhere(kit, &*objects, &[id], "xyzzy ").await;
 }
@@ -245,7 +249,7 @@ async fn a_restart_between_an_erasure_and_the_next_run_leaves_no_word_in_free_pa
     let everywhere = EraseScope::User { user: user("alice"), conversation: None };
     kit.brake.set(ArchiveStep::ErasureDone, 1);
     assert!(matches!(kit.erase(everywhere, None).await, Err(ArchiveError::Stopped)));
-    assert!(is_in_file(&kit.directory, "plover "), "there is something to overlook");
+    assert!(is_in_file(&kit.directory, "plover "), "the text is still in the tables");
     let kit = kit.crash();
     kit.run().await.unwrap();
     assert_nowhere(kit, &*objects, &ids, "plover ").await;

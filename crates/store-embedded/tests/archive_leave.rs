@@ -58,7 +58,7 @@ async fn everything_comes_back_stays_and_needs_the_archive_no_more() {
     assert_eq!(paths(&*faulty.inner).await, []);
 
     kit.run().await.unwrap();
-    assert_eq!(kit.cold_messages().await, 0, "no run takes them away again");
+    assert_eq!(kit.cold_messages().await, 0, "no run archives the restored messages again");
     assert_eq!(kit.restore_all().await.unwrap().segments, 0, "a second time");
     let kit = kit.reopen(None, ArchiveSettings::default()).await;
     for (id, before) in ids.iter().zip(before) {
@@ -97,7 +97,7 @@ async fn a_conversation_of_which_nothing_came_back_is_not_kept_hot() {
     faulty.set(Trouble::None);
     assert_eq!(kept_hot(&kit).await, 1);
     kit.run().await.unwrap();
-    assert!(kit.cold_messages().await < 470, "what came back stays");
+    assert!(kit.cold_messages().await < 470, "restored messages stay in the hot store");
     assert_eq!(texts(&*kit.store, ids[0], "alice").await.len(), 170);
 
     // One that was kept hot stays so whatever happens.
@@ -134,7 +134,7 @@ async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
     let kit = kit.reopen(None, ArchiveSettings::default()).await;
     assert!(matches!(kit.run().await, Err(ArchiveError::Off)));
     let counters = kit.store.counters();
-    assert_eq!((counters.last_run_at, counters.paused), (Some(later), None), "nothing waits for its turn");
+    assert_eq!((counters.last_run_at, counters.paused), (Some(later), None), "no archive run is pending");
 
     faulty.set(Trouble::None);
     let kit = kit.reopen(object_archive, settings).await;

@@ -66,9 +66,9 @@ async fn everything_says_so_and_touches_nothing(kit: &Kit, id: ConversationId) {
 async fn all_is_well_again(kit: &Kit, id: ConversationId) {
     let before = page(&*kit.store, id, "bob", PageFrom::After(Seq::ZERO), 100).await.unwrap().messages;
     assert_eq!((&*before[99].content, lost_places(&before)), ("old 100", Vec::new()));
-    assert_eq!(kit.run().await.unwrap().erased_messages, 128, "of the erasure that waited");
+    assert_eq!(kit.run().await.unwrap().erased_messages, 128, "by the delayed erasure");
     assert_eq!(kit.store.counters().paused, None);
-    assert_eq!(kit.cold_messages().await, 40, "of the others");
+    assert_eq!(kit.cold_messages().await, 40, "by the other erasures");
     let all = history(&*kit.store, id, "bob").await;
     assert!(all[..128].iter().all(|message| message.content.is_empty()));
     assert_eq!(&*all[128].content, "new");

@@ -58,7 +58,7 @@ async fn outcome_of(
             let names = ["data.mdb", ".log", "/log", "row is damaged", "batch ", "tables"];
             assert!(
                 names.iter().any(|name| text.contains(name)),
-                "{what}: the refusal names nothing: {text}"
+                "{what}: the refusal does not name the damage: {text}"
             );
             return Outcome::RefusedToStart;
         }
@@ -68,7 +68,7 @@ async fn outcome_of(
         match contents_of(&store, *id, reader).await {
             Err(StoreError::Damaged(_) | StoreError::Failed(_)) => outcome = Outcome::NamedWhenAsked,
             Err(other) => panic!("{what}: {other:?}"),
-            Ok(said) => assert_eq!(said, known[&id.to_string()], "{what}: served as truth"),
+            Ok(said) => assert_eq!(said, known[&id.to_string()], "{what}: a damaged row was served"),
         }
     }
     store.close().await;
@@ -127,7 +127,7 @@ async fn flipped_bit_in_any_file_is_reported_or_harmless() {
             let what = format!("{name} byte {offset} bit {bit}");
             let outcome = outcome_of(directory.path(), &known, &all, &what).await;
             if outcome != Outcome::Unharmed {
-                assert!(found, "{what}: {outcome:?}, and a look through the store finds nothing");
+                assert!(found, "{what}: {outcome:?}, and the check found no damage");
             }
             let kind = if name.contains("spare") { "log/spare" } else { &name };
             *seen.entry((kind.to_owned(), outcome, found)).or_default() += 1;

@@ -65,18 +65,18 @@ async fn writers_wait_for_a_late_checkpoint_and_then_continue() {
     let mut before = usize::MAX;
     loop {
         let now = acknowledged.load(Ordering::SeqCst);
-        assert!(!sender.is_finished(), "the sender failed, or nobody waited");
+        assert!(!sender.is_finished(), "the sender failed, or no send was delayed");
         if now == before && now > 0 {
             break;
         }
         before = now;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    assert!(acknowledged.load(Ordering::SeqCst) < MESSAGES, "nobody waited");
+    assert!(acknowledged.load(Ordering::SeqCst) < MESSAGES, "no send was delayed");
     assert_eq!(
         texts(store.as_ref(), id, "bob").await.len(),
         acknowledged.load(Ordering::SeqCst),
-        "reads go on"
+        "reads still work"
     );
     gate.open();
     sender.await.unwrap();

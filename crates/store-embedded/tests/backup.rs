@@ -119,7 +119,7 @@ async fn backup_during_writes_is_consistent() {
         let mut messages = 0;
         for ((id, name), before) in ids.iter().zip(before) {
             let now = texts(&again, *id, "hub").await;
-            assert!(now.len() >= before.len() && now[..before.len()] == before[..], "{name} lost something");
+            assert!(now.len() >= before.len() && now[..before.len()] == before[..], "{name} lost messages");
             let expected: Vec<String> = (0..now.len()).map(|number| format!("{name} {number}")).collect();
             assert_eq!(now, expected);
             // The last one is known, though it may be in the log only.
@@ -148,8 +148,11 @@ async fn destination_that_is_not_empty_or_not_separate_is_refused() {
     assert_eq!(std::fs::read_dir(&taken).unwrap().count(), 1);
     let to = place.path().join("to");
     let report = back_up(&store, &to).await.unwrap();
-    assert!(!report.with_keys, "there were none to go along");
-    assert!(matches!(back_up(&store, &to).await, Err(ArchiveError::Refused(_))), "none is written over");
+    assert!(!report.with_keys, "the store has no key files");
+    assert!(
+        matches!(back_up(&store, &to).await, Err(ArchiveError::Refused(_))),
+        "an existing backup is not overwritten"
+    );
     let refused = bring_back(&to, &taken).await;
     assert!(matches!(refused, Err(RestoreError::NotEmpty(_))), "{refused:?}");
     let refused = bring_back(&taken, &place.path().join("new")).await;
@@ -175,7 +178,7 @@ async fn damaged_backup_is_refused_and_names_the_part() {
             let back = place.path().join(format!("back-{tried}"));
             let refused = bring_back(&to, &back).await.unwrap_err();
             assert!(refused.to_string().contains(&name), "{name}: {refused}");
-            assert!(!back.exists(), "nothing is left of it");
+            assert!(!back.exists(), "the failed restore left files");
             tried += 1;
         }
         std::fs::remove_file(entry.path()).unwrap();
@@ -261,7 +264,7 @@ async fn backup_with_damage_other_than_declared_is_not_sound() {
     rewrite(&to, |manifest| manifest.damaged_rows = 1);
     let refused = bring_back(&to, &back).await;
     assert!(matches!(refused, Err(RestoreError::NotSound(_))), "{refused:?}");
-    assert!(back.join("restoring").exists(), "for somebody to look at");
+    assert!(back.join("restoring").exists(), "the refused restore keeps its files");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -98,12 +98,15 @@ async fn crash_at_any_checkpoint_step_loses_and_duplicates_nothing() {
         for (peer, expected) in &acknowledged {
             let id = direct(&store, "alice", peer).await;
             let found = texts(&store, id, "alice").await;
-            assert!(found.starts_with(expected), "{step:?}: {peer} lost something");
+            assert!(found.starts_with(expected), "{step:?}: {peer} lost messages");
             let again = send(&store, id, "alice", &expected[0]).await.unwrap();
-            assert_eq!(again.get(), 1, "{step:?}: the first message is still known by its id");
+            assert_eq!(again.get(), 1, "{step:?}: the resend is recognized by its id");
             let entry = store.inbox_entry(id, &user(peer)).await.unwrap();
             let told = read.get(peer).copied().unwrap_or_default();
-            assert!(entry.own.read.get() >= told, "{step:?}: {peer} has read {told}");
+            assert!(
+                entry.own.read.get() >= told,
+                "{step:?}: the read state of {peer} is below the acknowledged {told}"
+            );
             assert_eq!(
                 entry.unread,
                 entry.conversation.head.distance_from(entry.own.read),
@@ -113,7 +116,7 @@ async fn crash_at_any_checkpoint_step_loses_and_duplicates_nothing() {
             let missing = behind.first().map_or(0, |behind| behind.head.distance_from(behind.after));
             assert_eq!(
                 missing, entry.unread,
-                "{step:?}: what {peer} has not read was not acknowledged either"
+                "{step:?}: the pending messages of {peer} are not the unread ones"
             );
         }
         let request = bluetick_core::InboxRequest {
@@ -194,7 +197,7 @@ async fn failed_checkpoint_is_retried_and_loses_nothing() {
             // Counted from the last failure on.
             completions.store(0, Ordering::SeqCst);
             drop(left);
-            panic!("as asked");
+            panic!("injected panic");
         }
     });
     let store = EmbeddedStore::open(parts).unwrap();
@@ -291,7 +294,7 @@ async fn settings_of_removed_member_do_not_return_after_rejoin_and_crash() {
     store.close().await;
     drop(store);
     let images = std::mem::take(&mut *images.lock().unwrap());
-    assert!(images.len() > 5, "hardly any images: {}", images.len());
+    assert!(images.len() > 5, "too few images: {}", images.len());
     for (step, image) in images {
         let store = EmbeddedStore::open(StoreParts::new(small(image.path()))).unwrap();
         let entry = store.inbox_entry(id, &user("bob")).await.unwrap();

@@ -219,8 +219,8 @@ proptest! {
             .collect();
         let mut hot = Vec::new();
         Packer::default().pack(&entries, Timestamp::from_millis(9), 5, &mut hot);
-        let header = Header::read(&hot).expect("packed a moment ago");
-        let unpacked = chunk::unpack(&header).expect("packed a moment ago");
+        let header = Header::read(&hot).expect("the lines above packed it");
+        let unpacked = chunk::unpack(&header).expect("the lines above packed it");
         prop_assert!(unpacked.records().eq(records.iter().map(Vec::as_slice)));
 
         let stubs: Vec<_> =
@@ -230,8 +230,8 @@ proptest! {
         let mut met = 0;
         for (part_first, part) in cold::pack(Seq::new(first), &header, &location, &stubs) {
             prop_assert_eq!(part_first, Seq::new(first + met as u64), "parts follow each other");
-            let part_header = Header::read(&part).expect("packed a moment ago");
-            let part = ColdChunk::read(&part_header).expect("packed a moment ago");
+            let part_header = Header::read(&part).expect("the lines above packed it");
+            let part = ColdChunk::read(&part_header).expect("the lines above packed it");
             prop_assert_eq!(part.location.index as usize, 3 + met);
             for (index, (stub, hash)) in part.entries().enumerate() {
                 let whole = Record::decode(&records[met]).expect("a record");

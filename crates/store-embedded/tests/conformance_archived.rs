@@ -77,11 +77,11 @@ async fn everything_really_moves_while_the_suite_runs() {
     }
     let deadline = Instant::now() + Duration::from_secs(20);
     while Archive::status(&*archived.store).await.unwrap().cold.messages < 10 {
-        assert!(Instant::now() < deadline, "nothing moves");
+        assert!(Instant::now() < deadline, "no message was archived");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(texts(&*archived.store, id, "bob").await.len(), 10);
-    assert!(archived.store.counters().fetches > 0, "it was read from the archive");
+    assert!(archived.store.counters().fetches > 0, "the page was read from the archive");
 }
 
 #[async_trait]

@@ -212,7 +212,7 @@ async fn id_is_forgotten_some_time_after_the_window() {
         rig.checkpoint();
     }
     let again = rig.send(rig.append(id, "first", "something else")).await.unwrap();
-    assert!(!again.duplicate, "ids do not stay for ever");
+    assert!(!again.duplicate, "message ids expire");
 }
 
 /// What was sent, and how much time had passed on open stores by then.

@@ -44,11 +44,11 @@ async fn failing_disk_refuses_sends_and_store_recovers_without_restart() {
         assert!(matches!(refused, Err(StoreError::ReadOnly(_) | StoreError::Failed(_))), "{refused:?}");
         assert!(matches!(store.health(), Health::ReadOnly(_)));
         assert!(matches!(send(&store, id, "bob", "three").await, Err(StoreError::ReadOnly(_))));
-        assert_eq!(texts(&store, id, "bob").await, ["one"], "reads go on");
+        assert_eq!(texts(&store, id, "bob").await, ["one"], "reads still work");
 
         switch.store(false, Ordering::SeqCst);
         until_writable(&store).await;
-        assert_eq!(send(&store, id, "alice", "two").await.unwrap().get(), 2, "no place was lost");
+        assert_eq!(send(&store, id, "alice", "two").await.unwrap().get(), 2, "the failed write used no seq");
         assert_eq!(send(&store, id, "bob", "three").await.unwrap().get(), 3);
         let image = copy_of(directory.path());
         let reopened = EmbeddedStore::open(StoreParts::new(small(image.path()))).unwrap();
@@ -113,11 +113,7 @@ async fn full_disk_refuses_sends_until_there_is_space() {
     };
     assert!(matches!(refused, StoreError::ReadOnly(_)), "{refused:?}");
     assert!(matches!(store.health(), Health::ReadOnly(_)));
-    assert_eq!(
-        texts(&store, id, "bob").await.len(),
-        acknowledged,
-        "reads go on, and all that was acknowledged is there"
-    );
+    assert_eq!(texts(&store, id, "bob").await.len(), acknowledged, "reads return all acknowledged messages");
 
     std::fs::remove_file(&ballast).unwrap();
     until_writable(&store).await;

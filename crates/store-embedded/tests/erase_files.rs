@@ -54,8 +54,8 @@ async fn assert_erased(kit: &Kit, id: ConversationId, at: &str) {
 
 fn assert_no_remains(directory: &Path, at: &str) {
     let left = remains(directory, &texts("marmalade"));
-    assert!(left.is_empty(), "{at}: {} are left, such as {:?}", left.len(), left.first());
-    assert_eq!(found(directory, "his"), EACH, "{at}: what others wrote stays");
+    assert!(left.is_empty(), "{at}: {} texts are still in the files, such as {:?}", left.len(), left.first());
+    assert_eq!(found(directory, "his"), EACH, "{at}: messages of other users stay");
 }
 
 fn found(directory: &Path, word: &str) -> u64 {
@@ -69,7 +69,7 @@ async fn erasure_with_archive_off_leaves_no_content_in_any_file() {
     for compact in [true, false] {
         let kit = archive_off(ArchiveSettings { compact, ..ArchiveSettings::default() });
         let id = with_eighty(&kit).await;
-        assert_eq!(found(kit.directory.path(), "marmalade"), EACH, "the search finds what is there");
+        assert_eq!(found(kit.directory.path(), "marmalade"), EACH, "the search finds existing texts");
         // In the tables, compressed.
         let kit = kit.reopen(None, ArchiveSettings { compact, ..ArchiveSettings::default() }).await;
         assert_eq!(found(&kit.directory.path().join("tables"), "marmalade"), EACH, "also in the tables");
@@ -188,14 +188,14 @@ async fn erasure_that_cannot_clean_the_log_fails_and_next_run_finishes_it() {
     std::fs::create_dir(&stubborn).unwrap();
     let error = kit.erase(of_alice(), None).await.unwrap_err();
     assert!(error.to_string().contains("spare-999"), "{error}");
-    assert_erased(&kit, id, "no call returns it").await;
+    assert_erased(&kit, id, "calls return no erased content").await;
     assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 1);
-    assert!(kit.run().await.is_err(), "a run does not take it for done either");
+    assert!(kit.run().await.is_err(), "a run does not complete the erasure either");
     std::fs::remove_dir(&stubborn).unwrap();
     kit.run().await.unwrap();
     assert_eq!(kit.store.status().await.unwrap().unfinished_erasures, 0);
     assert_no_remains(kit.directory.path(), "after the next run");
-    assert!(matches!(kit.run().await, Err(ArchiveError::Off)), "nothing is left to do");
+    assert!(matches!(kit.run().await, Err(ArchiveError::Off)), "no erasure is unfinished");
 }
 
 /// The hot part of an erasure does not wait for an object store.
@@ -339,8 +339,8 @@ async fn erasure_of_expired_messages_leaves_no_content_in_any_file() {
     let kit = archive_off(retaining);
     let id = with_eighty(&kit).await;
     assert_eq!(kit.run().await.unwrap().erased_messages, 2 * EACH);
-    assert!(found(kit.directory.path(), "marmalade") > 0, "what expires stays in files for a while");
+    assert!(found(kit.directory.path(), "marmalade") > 0, "expired messages stay in the files for some time");
     let report = kit.erase(EraseScope::Conversation(id), None).await.unwrap();
-    assert_eq!(report.messages, 0, "nothing is left to find");
+    assert_eq!(report.messages, 0, "no text is left in the files");
     assert_eq!(found(kit.directory.path(), "marmalade") + found(kit.directory.path(), "his"), 0);
 }

@@ -48,7 +48,7 @@ async fn pending_row_is_written_once_and_removed_by_the_ack() {
     send(&store, id, "alice", "first").await.unwrap();
     close(store).await;
     assert_eq!(pending_row(&directory, "bob"), [(id, Seq::ZERO)]);
-    assert_eq!(pending_row(&directory, "alice"), [], "nothing is pending for who sent all of it");
+    assert_eq!(pending_row(&directory, "alice"), [], "a sender has no pending messages");
 
     let store = open(small(directory.path()));
     for number in 0..1_000 {

@@ -176,7 +176,7 @@ impl DamagedStore {
                 outcome
             }
         };
-        assert!(found || outcome == "right", "{place:?}: {outcome}, and a check finds nothing");
+        assert!(found || outcome == "right", "{place:?}: {outcome}, and the check found no damage");
         *count.outcomes.entry((place.page, outcome, found)).or_default() += 1;
     }
 }

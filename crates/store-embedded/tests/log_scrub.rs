@@ -290,10 +290,13 @@ async fn scrub_removes_earlier_messages_from_log_files_while_sends_continue() {
         let before = rig.acknowledged.load(Ordering::SeqCst);
         rig.scrub().await.unwrap();
         assert_eq!(rig.files_with(SECRET), [""; 0], "after scrub {round}");
-        assert!(rig.acknowledged.load(Ordering::SeqCst) > before, "nobody could send during scrub {round}");
+        assert!(
+            rig.acknowledged.load(Ordering::SeqCst) > before,
+            "no message was acknowledged during scrub {round}"
+        );
         // Segments are recycled and used again as ever.
         rig.fill("later", 20).await;
-        assert_eq!(rig.files_with(SECRET), [""; 0], "some time after scrub {round}");
+        assert_eq!(rig.files_with(SECRET), [""; 0], "after further messages, scrub {round}");
     }
     over.store(true, Ordering::SeqCst);
     sender.await.unwrap();
@@ -329,7 +332,7 @@ async fn crash_at_any_scrub_step_loses_nothing() {
     assert_eq!(*last_step, Step::PositionMoved);
     let old: Vec<_> = log_files(in_tables.path()).into_iter().filter(|file| before.contains(file)).collect();
     assert!(old.len() >= 2, "the old segments are still there: {old:?}");
-    assert!(log_files(in_tables.path()).len() > old.len(), "the log goes on in another");
+    assert!(log_files(in_tables.path()).len() > old.len(), "the log continues in a new segment");
     // Deletions may reach the disk in any order, and some of them not at all.
     for chosen in 0_usize..1 << old.len() {
         let image = copy_of(in_tables.path());

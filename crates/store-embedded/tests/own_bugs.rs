@@ -17,7 +17,7 @@ struct Fragile;
 
 impl CommitListener for Fragile {
     fn committed(&self, batch: Vec<Committed>) {
-        assert!(batch.iter().all(|heard| &*heard.message.content != "panic"), "as asked");
+        assert!(batch.iter().all(|heard| &*heard.message.content != "panic"), "injected panic");
     }
 }
 
@@ -41,6 +41,6 @@ async fn panic_on_commit_path_stops_writes_and_keeps_reads() {
     assert_eq!(
         texts(&reopened, id, "bob").await,
         ["hello", "panic"],
-        "it was durable, and its sender was not told so"
+        "the message was durable although it was not acknowledged"
     );
 }

@@ -101,7 +101,7 @@ fn enter_sends_and_alt_enter_starts_a_line() {
     assert_eq!(write(&mut model, "two")[0], Action::Typing(id(1)));
     assert_eq!(press(&mut model, KeyCode::Enter), [Action::Send(id(1), "one\ntwo".into())]);
     assert!(model.composer.is_empty());
-    assert_eq!(press(&mut model, KeyCode::Enter), [], "nothing is not sent");
+    assert_eq!(press(&mut model, KeyCode::Enter), [], "an empty message is not sent");
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn enter_waits_for_the_result_of_the_current_search() {
     found(&mut model, "zo", people(&["zorro"]));
     write(&mut model, "e");
     assert_eq!(press(&mut model, KeyCode::Enter), []);
-    assert_eq!(found(&mut model, "zo", people(&["zorro"])), [], "that was the question before");
+    assert_eq!(found(&mut model, "zo", people(&["zorro"])), [], "the results belong to an earlier query");
     assert_eq!(found(&mut model, "zoe", people(&["zoe1"])), [Action::OpenDirect("zoe1".into())]);
     assert_eq!(model.dialog, None);
 }

@@ -129,7 +129,11 @@ fn queued_messages_follow_the_newest_and_show_why_they_failed() {
     assert_eq!(items.iter().map(|item| item.failed).collect::<Vec<_>>(), [false, false, true]);
     assert!(matches!(&items[2].content, Content::Said { problem: Some(why), .. } if why == "too ␛long"));
     view.window.reaches_head = false;
-    assert_eq!(words(|words| words.items(&view, Seq::MAX)).len(), 1, "not in the middle of history");
+    assert_eq!(
+        words(|words| words.items(&view, Seq::MAX)).len(),
+        1,
+        "the marker is not shown within history"
+    );
 }
 
 #[test]

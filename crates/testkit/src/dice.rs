@@ -24,7 +24,7 @@ impl Dice {
     }
 
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "there is nothing below zero");
+        assert!(bound > 0, "the upper bound is above zero");
         self.next() % bound
     }
 

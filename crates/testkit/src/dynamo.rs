@@ -132,7 +132,7 @@ impl DynamoServer {
     fn signal(&self, signal: &str) {
         let id = self.running.as_ref().expect("the server runs").server_id;
         let status = Command::new("kill").args([signal, &id.to_string()]).status().unwrap();
-        assert!(status.success(), "the server is gone:\n{}", self.log());
+        assert!(status.success(), "the server process ended:\n{}", self.log());
     }
 
     /// Starts the server. Returns whether it came up within `DEADLINE`.

@@ -166,5 +166,5 @@ impl Drop for Fleet {
 /// process has ended.
 fn signal(process: u32, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap();
-    assert!(status.success(), "the node is gone");
+    assert!(status.success(), "the node process ended");
 }

@@ -151,7 +151,7 @@ impl RedisServer {
     }
 
     fn signal(&self, name: &str) {
-        signal(self.running.as_ref().expect("it runs").server, name);
+        signal(self.running.as_ref().expect("the server runs").server, name);
     }
 
     /// Starts the server. Returns whether it came up within `DEADLINE`.
@@ -252,7 +252,7 @@ fn free_port() -> u16 {
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
+        assert!(start.elapsed() < DEADLINE, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

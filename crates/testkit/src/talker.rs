@@ -24,7 +24,7 @@ impl Talker {
     pub async fn connect(address: &str, token: &str) -> Talker {
         let nothing = Positions::new();
         let connecting = tokio::time::timeout(PATIENCE, connect(address, token, &nothing));
-        let (socket, missed) = connecting.await.unwrap().expect("the server is there");
+        let (socket, missed) = connecting.await.unwrap().expect("the server answers");
         Talker { socket, passed_over: missed }
     }
 
@@ -36,7 +36,7 @@ impl Talker {
     /// arrives within `PATIENCE` or the connection ends.
     pub async fn hear(&mut self, kind: &str) -> Value {
         let waited_for = tokio::time::timeout(PATIENCE, self.next_of(kind)).await;
-        let waited_for = waited_for.unwrap_or_else(|_| panic!("no {kind} came: {:?}", self.passed_over));
+        let waited_for = waited_for.unwrap_or_else(|_| panic!("no {kind} arrived: {:?}", self.passed_over));
         waited_for.unwrap_or_else(|| panic!("the connection ended before a {kind}: {:?}", self.passed_over))
     }
 

@@ -218,7 +218,7 @@ fn status_query_accepts_one_seq_or_none() {
 #[test]
 fn invalid_body_names_the_wrong_field() {
     fn refused<'a, T: serde::Deserialize<'a>>(body: &'a str) -> String {
-        decode::<T>(body.as_bytes()).err().expect("it is refused").to_string()
+        decode::<T>(body.as_bytes()).err().expect("the body is refused").to_string()
     }
     assert_eq!(refused::<ReceiptRequest>("{}"), "missing field `seq`");
     assert_eq!(refused::<ReceiptRequest>("[1]"), "expected an object");

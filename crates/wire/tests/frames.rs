@@ -53,7 +53,12 @@ fn server_frames_match_their_snapshot() {
 fn escaped_message_frame_allocates_one_buffer() {
     for content in ["x".repeat(60_000), "\"".repeat(60_000), "\u{1}".repeat(10_000), "🥪".repeat(10_000)] {
         let frame = encode_message(&message(&content));
-        assert!(frame.capacity() < frame.len() + 64, "it grew to {} for {}", frame.capacity(), frame.len());
+        assert!(
+            frame.capacity() < frame.len() + 64,
+            "the buffer grew to {} bytes for {}",
+            frame.capacity(),
+            frame.len()
+        );
     }
 }
 
@@ -78,7 +83,7 @@ fn frame_with_the_longest_values_allocates_one_buffer() {
         (encode_ack(direct(), &id, &appended), "ack"),
         (encode_status(direct(), &longest, furthest, Some(u64::MAX)), "status"),
     ] {
-        assert_eq!(frame.capacity(), frame.len(), "what is reserved for {kind} is what it takes at most");
+        assert_eq!(frame.capacity(), frame.len(), "the reserved capacity of {kind} equals its maximum size");
     }
 }
 
@@ -102,7 +107,7 @@ fn decoded(text: &str) -> Result<ClientFrame<'_>, FrameError> {
 fn refused(text: &str) -> String {
     match decoded(text) {
         Err(error) => format!("{}: {error}", error.code()),
-        Ok(_) => panic!("{text} was understood"),
+        Ok(_) => panic!("{text} was accepted"),
     }
 }
 
@@ -183,7 +188,7 @@ fn long_field_name_is_truncated_in_the_error() {
 fn unknown_fields_are_ignored_and_null_means_absent() {
     let text = r#"{"future":{"deep":[1]},"type":"send","conversation_id":"c","message_id":"m","content":"\u0068i",
         "content_type":null,"timestamp":null,"retry":null,"after_seq":null,"type2":"x"}"#;
-    let Ok(ClientFrame::Send(send)) = decoded(text) else { panic!("it was not understood") };
+    let Ok(ClientFrame::Send(send)) = decoded(text) else { panic!("the frame was not parsed") };
     let request = send.into_request(direct(), message_id(), Origin(1)).unwrap();
     assert_eq!((&*request.content, request.content_type), ("hi", ContentType::Text));
     assert_eq!((request.timestamp, request.retry_after), (None, None));
@@ -193,9 +198,7 @@ fn unknown_fields_are_ignored_and_null_means_absent() {
 fn receipt_frame_has_kind_conversation_and_seq() {
     for (kind, meant) in [("delivered", ReceiptKind::Delivered), ("read", ReceiptKind::Read)] {
         let text = format!(r#"{{"seq":44,"conversation_id":"{}","type":"{kind}","new":[1]}}"#, direct());
-        let Ok(ClientFrame::Receipt(found, mark)) = decoded(&text) else {
-            panic!("{text} was not understood")
-        };
+        let Ok(ClientFrame::Receipt(found, mark)) = decoded(&text) else { panic!("{text} was not parsed") };
         assert_eq!((found, mark.conversation(), mark.seq()), (meant, Some(direct()), Seq::new(44)));
     }
 }
@@ -203,7 +206,7 @@ fn receipt_frame_has_kind_conversation_and_seq() {
 #[test]
 fn receipt_seq_saturates_and_invalid_conversation_is_reported() {
     let text = r#"{"type":"read","conversation_id":"nonsense","seq":18446744073709551615}"#;
-    let Ok(ClientFrame::Receipt(_, mark)) = decoded(text) else { panic!("it was not understood") };
+    let Ok(ClientFrame::Receipt(_, mark)) = decoded(text) else { panic!("the frame was not parsed") };
     assert_eq!((mark.conversation(), mark.seq()), (None, Seq::MAX));
 }
 
@@ -211,7 +214,7 @@ fn receipt_seq_saturates_and_invalid_conversation_is_reported() {
 fn typing_frame_has_a_conversation() {
     let conversation = |id: &str| {
         let text = format!(r#"{{"type":"typing","conversation_id":"{id}"}}"#);
-        let Ok(ClientFrame::Typing(typing)) = decoded(&text) else { panic!("{text} was not understood") };
+        let Ok(ClientFrame::Typing(typing)) = decoded(&text) else { panic!("{text} was not parsed") };
         typing.conversation()
     };
     assert_eq!(conversation(&direct().to_string()), Some(direct()));
@@ -221,7 +224,7 @@ fn typing_frame_has_a_conversation() {
 /// Of one conversation, in the first epoch.
 fn position(value: &str) -> Option<Seq> {
     let text = format!(r#"{{"type":"hello","token":"t","positions":{{"{}":{value}}}}}"#, direct());
-    let Ok(ClientFrame::Hello(hello)) = decoded(&text) else { panic!("{text} was not understood") };
+    let Ok(ClientFrame::Hello(hello)) = decoded(&text) else { panic!("{text} was not parsed") };
     let positions = hello.positions_in(Epoch::FIRST);
     assert!(positions.iter().all(|position| position.conversation == direct()));
     positions.first().map(|position| position.seq)
@@ -239,7 +242,7 @@ fn position_is_an_object_or_a_bare_seq() {
 fn positions_with_other_epoch_or_invalid_id_are_ignored() {
     assert_eq!(position(r#"{"seq":44,"epoch":2}"#), None);
     let text = r#"{"type":"hello","token":"t","positions":{"nonsense":44,"":1}}"#;
-    let Ok(ClientFrame::Hello(hello)) = decoded(text) else { panic!("it was not understood") };
+    let Ok(ClientFrame::Hello(hello)) = decoded(text) else { panic!("the frame was not parsed") };
     assert_eq!(hello.positions_in(Epoch::FIRST), []);
 }
 
@@ -248,7 +251,7 @@ fn only_retry_with_after_seq_searches_beyond_the_dedupe_window() {
     let retry_after = |fields: &str| {
         let text =
             format!(r#"{{"type":"send","conversation_id":"c","message_id":"m","content":"hi"{fields}}}"#);
-        let Ok(ClientFrame::Send(send)) = decoded(&text) else { panic!("{text} was not understood") };
+        let Ok(ClientFrame::Send(send)) = decoded(&text) else { panic!("{text} was not parsed") };
         send.into_request(direct(), message_id(), Origin(1)).unwrap().retry_after
     };
     assert_eq!(retry_after(r#","retry":true,"after_seq":5"#), Some(Seq::new(5)));

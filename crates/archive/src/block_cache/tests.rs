@@ -31,7 +31,7 @@ fn block_of(bytes: usize) -> (BlockRef, Arc<Block>) {
 
 /// Waits for a result that must arrive without delay.
 async fn soon<T>(answer: impl Future<Output = T>) -> T {
-    timeout(Duration::from_secs(20), answer).await.expect("somebody waits for ever")
+    timeout(Duration::from_secs(20), answer).await.expect("a waiting request never ended")
 }
 
 fn down() -> ObjectArchiveError {
@@ -48,7 +48,11 @@ async fn memory_is_bounded_by_bytes() {
         answer.unwrap();
         assert!(blocks.weight() <= CAPACITY, "{}", blocks.weight());
     }
-    assert!(blocks.weight() > CAPACITY / 2, "much less is kept than may be: {}", blocks.weight());
+    assert!(
+        blocks.weight() > CAPACITY / 2,
+        "the cache keeps much less than its capacity: {}",
+        blocks.weight()
+    );
 }
 
 #[tokio::test]

@@ -64,7 +64,7 @@ impl Default for Packer {
 impl Packer {
     /// Appends one block to `out`. Panics if it is empty or larger than `MAX_RAW_BYTES`.
     pub(super) fn pack(&mut self, records: &[&[u8]], out: &mut Vec<u8>) -> BlockRef {
-        assert!(!records.is_empty(), "a block holds something");
+        assert!(!records.is_empty(), "a block has at least one record");
         self.raw.clear();
         for record in records {
             put_varint(&mut self.raw, record.len() as u64);

@@ -79,7 +79,7 @@ pub struct Sealed {
 /// name.
 pub fn seal(name: &SegmentName, blocks: &[Vec<&[u8]>]) -> Sealed {
     let count: usize = blocks.iter().map(Vec::len).sum();
-    assert_eq!(count as u64, name.count(), "a segment holds what its name says");
+    assert_eq!(count as u64, name.count(), "the name states the number of records");
     let mut out = Vec::new();
     put_header(&mut out, name);
     let mut packer = block::Packer::default();

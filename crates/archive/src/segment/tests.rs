@@ -140,7 +140,7 @@ fn foreign_object_and_newer_version_differ_from_damage() {
 }
 
 #[test]
-#[should_panic(expected = "a segment holds what its name says")]
+#[should_panic(expected = "the name states the number of records")]
 fn records_that_do_not_fill_the_name_are_a_mistake() {
     seal(&name(3), &[vec![b"one", b"two"]]);
 }

@@ -109,9 +109,8 @@ impl Passwords {
         }
         let parsed = stored.and_then(|hash| PasswordHash::new(hash).ok());
         let known = parsed.is_some();
-        let hash = parsed.unwrap_or_else(|| {
-            PasswordHash::new(&self.dummy_hash).expect("it was made by the hasher that reads it")
-        });
+        let hash =
+            parsed.unwrap_or_else(|| PasswordHash::new(&self.dummy_hash).expect("this hasher made the hash"));
         let fits = self.fits(&hash, password).unwrap_or(false);
         known && fits
     }

@@ -76,7 +76,7 @@ fn flags_override_environment_over_file_over_defaults() {
     assert_eq!(world.settings().server.listen, "127.0.0.1:2");
     let world = world.flags(listening_on("127.0.0.1:3"));
     assert_eq!(world.settings().server.listen, "127.0.0.1:3");
-    assert_eq!(world.settings().server.drain_seconds, 3, "what no higher layer says stays");
+    assert_eq!(world.settings().server.drain_seconds, 3, "settings of lower layers stay");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn uncommented_example_equals_the_defaults() {
     let (loaded, defaults) = (serde_json::to_value(settings), serde_json::to_value(Settings::default()));
     assert_eq!(loaded.unwrap(), defaults.unwrap());
     assert!(set.len() > 20, "the example lists the settings");
-    assert!(World::new().file("bluetick.toml", &example).load().is_ok(), "and is fine as it is printed");
+    assert!(World::new().file("bluetick.toml", &example).load().is_ok(), "the printed example is valid");
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn errors_of_all_layers_are_reported_and_valid_values_are_kept() {
     assert!(complaint.contains("; did you mean 127.0.0.1:8080?"), "{complaint}");
     assert!(
         !complaint.contains("limits.ping_seconds"),
-        "idle_seconds was refused, so nothing is known\n{complaint}"
+        "no further mistake follows from the refused idle_seconds\n{complaint}"
     );
     assert_eq!(complaint.lines().count(), expected.len() + 1, "{complaint}");
     let (loaded, _) = Loaded::load_what_fits(&world.inputs);

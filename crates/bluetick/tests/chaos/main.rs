@@ -112,13 +112,13 @@ async fn chaos_on_one_server_leaves_every_device_complete_and_in_order() {
     println!(
         "{checked:?}\n{happened:?}\n{compared} messages compared, {unread} unread, {changes} changes of members"
     );
-    assert!(checked.acknowledged > sizes.clients * 5, "hardly any traffic");
+    assert!(checked.acknowledged > sizes.clients * 5, "too little traffic");
     assert!(
         happened.cuts > sizes.clients && happened.abandoned > 0 && happened.closes > 0,
-        "hardly any cuts"
+        "too few broken connections"
     );
-    assert!(happened.statuses > sizes.clients && happened.marks_answered > 0, "hardly any ticks");
-    assert!(happened.backlog_frames > 0 && happened.pages > 0, "no backlog was ever capped");
-    assert!(happened.resends > 0 && happened.rejoined > 0, "nothing was sent again, or nobody came back");
+    assert!(happened.statuses > sizes.clients && happened.marks_answered > 0, "too few ticks");
+    assert!(happened.backlog_frames > 0 && happened.pages > 0, "no backlog reached its limit");
+    assert!(happened.resends > 0 && happened.rejoined > 0, "no message was resent, or no member rejoined");
     assert!(unread > 0, "everything was read");
 }

@@ -143,7 +143,7 @@ async fn message_resent_after_a_lost_ack_is_stored_once() {
     while world.texts("alice", &to_bob).await.is_empty() {
         sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(alice.waiting(), 1, "alice has not heard of it");
+    assert_eq!(alice.waiting(), 1, "alice has not received it");
     let id = to_bob.id();
     drop(to_bob);
     die(alice).await;

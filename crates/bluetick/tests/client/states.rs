@@ -20,7 +20,7 @@ async fn too_large_message_fails_and_later_messages_are_sent() {
     until("the rest is sent", &alice, || to_bob.view().waiting.len() == 1).await;
     assert!(to_bob.retry(&large.message_id).await);
     until("it failed again", &alice, failed).await;
-    assert_eq!((alice.waiting(), alice.failed()), (0, 1), "nothing goes on its way any more");
+    assert_eq!((alice.waiting(), alice.failed()), (0, 1), "no message is sent any more");
     assert!(
         alice.inbox_summaries(false)[0].failed.is_some() && alice.inbox_summaries(false)[0].waiting.is_none()
     );
@@ -81,7 +81,7 @@ async fn full_outbox_refuses_the_message_after_a_thousand() {
     let refused = to_bob.send("one too many").await.unwrap_err();
     assert!(refused.to_string().contains("1000 messages are waiting"), "{refused}");
     let first = to_bob.view().waiting[0].0.message_id.clone();
-    assert!(to_bob.cancel(&first).await.is_ok(), "what was never attempted can be given up");
+    assert!(to_bob.cancel(&first).await.is_ok(), "an unsent message can be cancelled");
     alice.stop().await;
 }
 
@@ -115,7 +115,7 @@ async fn message_to_a_group_after_removal_fails_with_a_reason() {
     assert!(matches!(in_group.send_state(&written.message_id), Some(SendState::Failed(_))));
     bob.stop().await;
     let bob = world.client_at(world.address(), "bob", storage).await;
-    assert_eq!((bob.waiting(), bob.failed()), (0, 0), "nor does it come back");
+    assert_eq!((bob.waiting(), bob.failed()), (0, 0), "the message does not come back");
     bob.stop().await;
     alice.stop().await;
 }

@@ -77,7 +77,7 @@ async fn group_message_is_read_after_the_last_member_reads() {
     until("bob has read", &bob, || bob.unread_total() == 0).await;
     let receipts = group.receipts(group.view().window.to_seq).await.unwrap();
     assert!(receipts.recipient_count == 2 && receipts.read_count <= 1, "{receipts:?}");
-    assert_eq!(tick(), Some(Tick::Delivered), "carol has not");
+    assert_eq!(tick(), Some(Tick::Delivered), "carol has not read it");
     carol.conversation(group.id()).mark_read(None);
     until("all have read", &alice, || tick() == Some(Tick::Read)).await;
 

@@ -166,16 +166,20 @@ async fn read_only_file_system_refuses_sends_and_recovers_without_a_restart() {
             tokio::time::sleep(Duration::from_secs(3)).await;
         }
         let (status, page) = request(&server.address, "GET", &path, &alice, None).await.unwrap();
-        assert_eq!((status, &page["head_seq"]), (200, &json!(acknowledged.len())), "reads go on: {page}");
+        assert_eq!(
+            (status, &page["head_seq"]),
+            (200, &json!(acknowledged.len())),
+            "reads still work: {page}"
+        );
         let ready = get_text(&server.address, "/readyz").await.unwrap();
         assert!(
             ready.to_lowercase().contains("read-only") || ready.contains("os error 30"),
-            "it does not say why: {ready}"
+            "/readyz does not state the reason: {ready}"
         );
         world.set(Switch::ReadOnly, 0);
         let deadline = Instant::now() + PATIENCE;
         while send(refused, server.address.clone()).await.0 != 201 {
-            assert!(Instant::now() < deadline, "it did not recover: {}", world.launcher.log());
+            assert!(Instant::now() < deadline, "the server did not recover: {}", world.launcher.log());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         acknowledged.push(refused);
@@ -215,7 +219,7 @@ async fn checkpointed_messages_stay_readable_after_a_read_only_file_system() {
     assert_eq!(send(&server.address, 21).await, 201, "the log can still be written");
     let deadline = Instant::now() + PATIENCE;
     while world.get(Switch::ReadOnly) != 1 {
-        assert!(Instant::now() < deadline, "no checkpoint came");
+        assert!(Instant::now() < deadline, "no checkpoint was made");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let page = loop {
@@ -224,7 +228,7 @@ async fn checkpointed_messages_stay_readable_after_a_read_only_file_system() {
             break page;
         }
         assert_eq!((status, &page["error"]["code"]), (503, &json!("store_unavailable")), "{page}");
-        assert!(Instant::now() < deadline, "nothing is read: {}", world.launcher.log());
+        assert!(Instant::now() < deadline, "reads still fail: {}", world.launcher.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     assert_eq!(page["messages"].as_array().unwrap().len(), 20);
@@ -232,7 +236,7 @@ async fn checkpointed_messages_stay_readable_after_a_read_only_file_system() {
     assert_eq!(send(&server.address, 22).await, 503);
     world.set(Switch::ReadOnly, 0);
     while send(&server.address, 22).await != 201 {
-        assert!(Instant::now() < deadline, "it did not recover: {}", world.launcher.log());
+        assert!(Instant::now() < deadline, "the server did not recover: {}", world.launcher.log());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     stopped(server).await;

@@ -33,9 +33,9 @@ async fn repeated_power_loss_keeps_every_acked_message() {
     println!("{checked:?}, {held} writes, {synced} syncs, {taken_back} writes taken back");
     assert!(
         held > 100 && synced > 100 && taken_back > 0,
-        "hardly anything was at stake: {held}, {synced}, {taken_back}"
+        "too few writes were at risk: {held}, {synced}, {taken_back}"
     );
-    assert!(checked.acknowledged > 500, "hardly any traffic: {checked:?}");
+    assert!(checked.acknowledged > 500, "too little traffic: {checked:?}");
     stopped(server).await;
     assert_eq!(world.check().0, 0, "{}", world.check().1);
 }
@@ -62,7 +62,7 @@ async fn disk_that_ignores_fsync_is_detected() {
         return;
     };
     let violations =
-        traffic.judged(&server.address).await.expect_err("messages that nobody has are not missed");
+        traffic.judged(&server.address).await.expect_err("acknowledged messages are lost and not reported");
     assert!(
         violations.iter().any(|found| matches!(found, Violation::AcknowledgedThenLost { .. })),
         "{violations:#?}"

@@ -246,7 +246,7 @@ impl Traffic {
     pub async fn more(&self, address: &str, messages: u64) {
         let (before, deadline) = (self.head(address).await, Instant::now() + PATIENCE);
         while self.head(address).await < before + messages {
-            assert!(Instant::now() < deadline, "nothing is stored any more");
+            assert!(Instant::now() < deadline, "the server stores no further message");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

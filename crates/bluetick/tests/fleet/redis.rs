@@ -135,7 +135,7 @@ async fn counter_set_back_by_a_thousand_overwrites_no_message() {
         println!("{checked:?}");
         assert!(checked.acknowledged as u64 > 2 * SET_BACK);
     }
-    assert_eq!(seen.len(), 1, "both nodes have the same");
-    assert!(reseeds > 0, "nobody noticed that the counter was behind");
+    assert_eq!(seen.len(), 1, "the nodes return different histories");
+    assert!(reseeds > 0, "no node noticed that the counter was behind");
     assert_eq!(fleet.complaints(), Vec::<String>::new());
 }

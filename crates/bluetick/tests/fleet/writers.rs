@@ -69,7 +69,7 @@ impl Scene {
         let pattern = format!("*:c:{}", self.chat);
         let key = self.redis.command(&["KEYS", &pattern]).many()[0].text();
         while self.redis.command(&["HGET", &key, "reserved"]).text() != place.to_string() {
-            assert!(start.elapsed() < PATIENCE, "no place was reserved");
+            assert!(start.elapsed() < PATIENCE, "no seq was reserved");
             sleep(Duration::from_millis(5)).await;
         }
     }
@@ -81,7 +81,7 @@ impl Scene {
         for address in self.fleet.addresses() {
             let stored = history(&address, &self.tokens[1], &self.chat).await;
             let seqs: Vec<u64> = stored.iter().map(|Stored { seq, .. }| *seq).collect();
-            assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "a hole");
+            assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "the history has a gap");
             let all = messages(&address, &self.tokens[1], &self.chat).await;
             let text = |message: &serde_json::Value, field: &str| message[field].as_str().unwrap().to_owned();
             let all = all.iter().map(|message| {
@@ -106,7 +106,7 @@ async fn seq_of_a_dead_writer_becomes_void_and_later_sends_continue() {
     scene.alice_is_held_back(10 * PATIENCE).await;
     scene.fleet.kill(0).await;
     scene.bob.send(&scene.chat, "b1", "are you there?").await;
-    assert_eq!(scene.bob.hear("ack").await["seq"], 3, "behind the place that is held");
+    assert_eq!(scene.bob.hear("ack").await["seq"], 3, "the next seq after the reserved one");
     let void = scene.bob.hear("message").await;
     assert_eq!((&void["seq"], &void["content_type"]), (&json!(2), &json!("void")));
 
@@ -131,7 +131,7 @@ async fn reader_fills_the_gap_of_a_dead_writer_with_a_void() {
     let rows = [("text", "a1"), ("void", ""), ("text", "b1")];
     let start = Instant::now();
     while scene.history().await.len() < rows.len() {
-        assert!(start.elapsed() < PATIENCE, "the second message never came");
+        assert!(start.elapsed() < PATIENCE, "the second message did not arrive");
     }
     assert_eq!(scene.history().await, expected(&rows));
     assert_eq!(scene.bob.hear("ack").await["seq"], 3);

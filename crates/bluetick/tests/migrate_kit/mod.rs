@@ -342,5 +342,5 @@ async fn fill_groups(hand: &StoreWriter<'_>) -> (ConversationId, ConversationId,
 fn lose(directory: &Path, id: ConversationId) {
     let stores = std::fs::read_dir(directory.join("archive")).unwrap().flatten();
     let taken = stores.map(|store| store.path().join(id.to_string())).find(|folder| folder.is_dir());
-    std::fs::remove_dir_all(taken.expect("it has segments")).unwrap();
+    std::fs::remove_dir_all(taken.expect("the conversation has segments")).unwrap();
 }

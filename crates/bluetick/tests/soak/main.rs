@@ -113,17 +113,17 @@ async fn constant_load_keeps_memory_and_handles_flat_and_every_message_in_order(
     }
 
     flat.assert();
-    assert!(after <= before + HANDLES_AT_REST, "handles were left behind: {before} before, {after} after");
+    assert!(after <= before + HANDLES_AT_REST, "file handles leaked: {before} before, {after} after");
     let complaints = complaints(&launcher.log());
     assert!(complaints.is_empty(), "the server logged\n{}", complaints.join("\n"));
     let happened = verdict.happened;
     let last = samples.last().unwrap();
-    assert!(verdict.messages > plan.rate, "hardly any traffic: {verdict:?}");
+    assert!(verdict.messages > plan.rate, "too little traffic: {verdict:?}");
     assert!(happened.cuts > 0 && happened.abandoned > 0 && happened.long_absences > 0, "{happened:?}");
     assert!(happened.backlog_frames > 0 && happened.old_pages > 0 && happened.statuses > 0, "{happened:?}");
     assert!(
         last.archived > 0.0 && last.frame_reads > 0.0,
-        "nothing was archived, or nobody read it: {last:?}"
+        "no message was archived, or no archived message was read: {last:?}"
     );
     assert!(last.checkpoints > 1.0, "no checkpoints: {last:?}");
 }

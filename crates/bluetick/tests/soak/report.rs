@@ -42,8 +42,8 @@ impl Flat {
 
     pub fn assert(&self) {
         assert!(self.memory.is_flat(), "memory grows: {} (bytes)", self.memory);
-        assert!(self.handles.is_flat(), "file handles pile up: {}", self.handles);
-        assert!(self.threads.is_flat(), "threads pile up: {}", self.threads);
+        assert!(self.handles.is_flat(), "the number of file handles grows: {}", self.handles);
+        assert!(self.threads.is_flat(), "the number of threads grows: {}", self.threads);
     }
 }
 

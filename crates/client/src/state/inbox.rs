@@ -120,7 +120,7 @@ impl Inbox {
         let (told_last_seq, told_unread, id) = (entry.last_seq, entry.unread, entry.conversation_id);
         let floor = entry.first_seq.previous();
         if self.get(id).is_some_and(|row| told_last_seq < row.told_seq) {
-            let row = self.get_mut(id).expect("it is there");
+            let row = self.get_mut(id).expect("the lines above checked that the row exists");
             row.entry.my_status = row.entry.my_status.furthest(told);
             row.entry.peer_status = row.entry.peer_status.furthest(entry.peer_status);
             return row;
@@ -154,7 +154,7 @@ impl Inbox {
         };
         row.entry.unread = counted + row.arrived.len() as u64;
         self.rows.insert(id, Arc::new(row));
-        self.get_mut(id).expect("it was just put there")
+        self.get_mut(id).expect("the lines above inserted it")
     }
 
     /// Updates the row with a message above its last one. Returns the row, or `None` if the

@@ -83,11 +83,11 @@ fn partial_read_leaves_exactly_the_rest_unread() {
     let mut inbox = inbox(entry(9, 4, marks(9, 5)));
     assert_eq!(inbox.read_here(direct(), Seq::new(7), Some(&timeline(6..=9))), Some(RowUpdate::Yes));
     assert_eq!(unread(&inbox), 2);
-    assert_eq!(inbox.read_here(direct(), Seq::new(7), None), None, "that is no news");
+    assert_eq!(inbox.read_here(direct(), Seq::new(7), None), None, "the row did not change");
     assert_eq!(
         inbox.read_here(direct(), Seq::new(8), None),
         Some(RowUpdate::Ask),
-        "what is above is not at hand"
+        "the messages above are not loaded"
     );
     assert_eq!(inbox.read_here(direct(), Seq::new(9), None), Some(RowUpdate::Yes));
     assert_eq!(unread(&inbox), 0);

@@ -119,7 +119,11 @@ mod tests {
         people.want(&user("bob"));
         assert_eq!(people.name(&user("bob")), "Bob");
         let asked = people.next_question().unwrap();
-        assert_eq!(people.answered(asked, vec![person("bob", "Bob")]), [], "no news, nothing to keep");
+        assert_eq!(
+            people.answered(asked, vec![person("bob", "Bob")]),
+            [],
+            "an unchanged name is not stored again"
+        );
     }
 
     #[test]

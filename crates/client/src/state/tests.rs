@@ -52,7 +52,7 @@ fn message_is_taken_once_and_acknowledged_up_to_the_first_gap() {
     state.received(Arc::new(said(5, "bob")), Origin::Fetched);
     assert_eq!(seqs(&state), [3, 4, 5]);
     assert_eq!(state.inbox.get(direct()).unwrap().have_seq, Seq::new(5));
-    assert_eq!(state.todo.events.len(), events, "what is fetched is no news");
+    assert_eq!(state.todo.events.len(), events, "fetched messages cause no event");
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn queued_messages_for_a_lost_group_fail_with_an_event() {
         panic!("{:?}", state.todo.events)
     };
     assert_eq!((given_up.len(), given_up[0].content.as_str()), (1, "Lunch?"));
-    assert_eq!(state.todo.settled, *given_up, "nor is it kept");
+    assert_eq!(state.todo.settled, *given_up, "the message is removed from the storage");
     assert!(matches!(state.outbox.state(&given_up[0].message_id), Some(outbox::SendState::Failed(_))));
-    assert_eq!(state.outbox.items().count(), 1, "the others wait on");
+    assert_eq!(state.outbox.items().count(), 1, "messages of other conversations keep waiting");
 }
 
 #[test]

@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(
             take(&mut timeline, 5),
             TimelineUpdate::Passed,
-            "a late one is no proof that nothing follows"
+            "a late message does not show that none follows"
         );
         let mut newer = page(5..=10, 10);
         newer.messages.reverse();
@@ -292,7 +292,7 @@ mod tests {
         newer.messages.reverse();
         assert_eq!(take(&mut timeline, 10), TimelineUpdate::Passed);
         timeline.add_newer(newer);
-        assert!(!timeline.window().reaches_head, "10 was heard of and is not here");
+        assert!(!timeline.window().reaches_head, "message 10 was received and is not in the timeline");
         timeline.add_newer(page(10..=10, 10));
         assert_eq!((seqs(&timeline).len(), timeline.window().reaches_head), (10, true));
     }

@@ -115,7 +115,7 @@ impl World {
 
     fn check(&self) {
         let seqs = self.seqs();
-        assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "a hole or a repeat in {seqs:?}");
+        assert!(seqs.windows(2).all(|pair| pair[1] == pair[0] + 1), "a gap or a duplicate in {seqs:?}");
         for message in self.timeline.messages() {
             assert_eq!(**message, said(message.seq.get(), "bob"));
         }
@@ -125,7 +125,7 @@ impl World {
             // A message that is neither loaded nor in flight would never arrive.
             assert!(
                 !window.reaches_head || *last >= self.heard,
-                "it ends with {last}, {} were heard",
+                "the timeline ends with {last}, but {} messages were received",
                 self.heard
             );
         }

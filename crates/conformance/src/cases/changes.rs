@@ -100,9 +100,9 @@ pub async fn hidden_read_is_published_to_own_devices_only<H: Harness>(world: Wor
     world.read(id, "bob", 2).await;
     assert_eq!(moves_after(&world, id, 1), [((3, 2), None)]);
     world.read(id, "bob", 5).await;
-    assert_eq!(moves_after(&world, id, 2), [((5, 5), Some((5, 0)))], "received, as far as others know");
+    assert_eq!(moves_after(&world, id, 2), [((5, 5), Some((5, 0)))], "others see it as delivered only");
     world.sent(id, "bob", "reply").await;
-    assert_eq!(moves_after(&world, id, 3), [((6, 6), Some((6, 0)))], "and the sixth by a reply");
+    assert_eq!(moves_after(&world, id, 3), [((6, 6), Some((6, 0)))], "the reply moves the read state to 6");
     world.sent(id, "alice", "one more").await;
     world.delivered(id, "bob", 8).await;
     world.sent(id, "bob", "another reply").await;

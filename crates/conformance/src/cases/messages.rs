@@ -81,7 +81,7 @@ pub async fn pages_cover_the_conversation_in_both_directions<H: Harness>(world: 
         loop {
             let page = world.page(id, "alice", from, limit).await.unwrap();
             for message in &page.messages {
-                assert_eq!(message.seq.to_string(), *message.content, "content and place belong together");
+                assert_eq!(message.seq.to_string(), *message.content, "content and seq do not match");
             }
             downward.extend(page.messages.iter().map(|message| message.seq.get()));
             match page.next_before {

@@ -63,7 +63,10 @@ impl<H: Harness> World<H> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
             let page = self.filtered_page(name, after, limit, filter).await;
-            assert!(page.next.is_none_or(|next| after.is_none_or(|after| after < next)), "a page leads on");
+            assert!(
+                page.next.is_none_or(|next| after.is_none_or(|after| after < next)),
+                "the cursor of a page moves forward"
+            );
             assert!(page.next.is_none() || !page.entries.is_empty(), "an empty page is the last");
             all.extend(page.entries);
             after = page.next;
@@ -83,7 +86,11 @@ impl<H: Harness> World<H> {
         let position =
             |&(conversation, seq): &(ConversationId, u64)| Position { conversation, seq: Seq::new(seq) };
         let positions = positions.iter().map(position).collect();
-        let missed = self.store().behind(&self.user(name), positions).await.expect("anybody may ask");
+        let missed = self
+            .store()
+            .behind(&self.user(name), positions)
+            .await
+            .expect("any user may ask for missed messages");
         let mut behind = missed.behind;
         behind.sort_by_key(|behind| behind.conversation);
         let each_once = behind.is_sorted_by(|one, next| one.conversation < next.conversation);
@@ -112,7 +119,7 @@ impl<H: Harness> World<H> {
     pub async fn revoke(&self, name: &str, what: Revoked) -> Profile {
         let revoke = Some(Revoke { what, at: NOW });
         let update = ProfileUpdate { revoke, ..ProfileUpdate::of(self.user(name)) };
-        self.store().update_profile(update).await.expect("it can be revoked what was never issued")
+        self.store().update_profile(update).await.expect("any token can be revoked")
     }
 
     async fn update_profile(

@@ -31,11 +31,15 @@ impl<H: Harness> World<H> {
     /// Acknowledges all messages up to `seq` for a device of `name`. Returns the resulting read
     /// state of `name`.
     pub async fn delivered(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
-        ticks(self.apply_receipt(id, name, ReceiptKind::Delivered, seq).await.expect("a member may say so"))
+        ticks(
+            self.apply_receipt(id, name, ReceiptKind::Delivered, seq)
+                .await
+                .expect("a member may send receipts"),
+        )
     }
 
     pub async fn read(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
-        ticks(self.apply_receipt(id, name, ReceiptKind::Read, seq).await.expect("a member may say so"))
+        ticks(self.apply_receipt(id, name, ReceiptKind::Read, seq).await.expect("a member may send receipts"))
     }
 
     /// Returns the read state of `name` as `reader` sees it.

@@ -269,7 +269,10 @@ mod tests {
         tokio::pin!(backlog_room, again);
         assert!(backlog_room.as_mut().now_or_never().is_none() && again.as_mut().now_or_never().is_none());
         let frames = outbox.taken();
-        assert!(backlog_room.as_mut().now_or_never().is_none(), "taken is not written");
+        assert!(
+            backlog_room.as_mut().now_or_never().is_none(),
+            "a taken frame still counts until it is written"
+        );
         outbox.written(cost(&frames[0]));
         assert!(backlog_room.now_or_never().is_some() && again.now_or_never().is_some());
     }

@@ -174,14 +174,11 @@ mod tests {
         let _phone = fixture.connect("alice");
         let mut connecting = Box::pin(fixture.presence_directory.user_connected(&alice, true));
         fixture.fleet.connects.add_permits(1);
-        assert!(connecting.as_mut().now_or_never().is_none(), "it waits for the going that was first");
+        assert!(connecting.as_mut().now_or_never().is_none(), "the connect waits for the earlier disconnect");
         fixture.fleet.disconnects.add_permits(1);
         futures_util::future::join(connecting, disconnecting).await;
         assert_eq!(fixture.calls(), ["alice disconnected", "alice connected"]);
-        assert!(
-            fixture.presence_directory.user_locks.map().is_empty(),
-            "nothing is kept of those who had their turn"
-        );
+        assert!(fixture.presence_directory.user_locks.map().is_empty(), "finished reports leave no entry");
     }
 
     #[tokio::test]

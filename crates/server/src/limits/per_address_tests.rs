@@ -137,12 +137,16 @@ fn trusted_proxy_is_not_counted_but_the_client_it_names_is() {
 fn caller_is_last_forwarded_address_that_is_no_trusted_proxy() {
     let (addresses, _) = addresses(|_| {});
     let caller = |peer: &str, values: &[&str]| addresses.caller(ip(peer), &forwarded(values));
-    assert_eq!(caller("203.0.113.1", &["192.0.2.1"]), Some(ip("203.0.113.1")), "no proxy of ours");
+    assert_eq!(
+        caller("203.0.113.1", &["192.0.2.1"]),
+        Some(ip("203.0.113.1")),
+        "the peer is not a trusted proxy"
+    );
     assert_eq!(caller("10.0.0.1", &["192.0.2.1"]), Some(ip("192.0.2.1")));
     assert_eq!(
         caller("10.0.0.1", &["198.51.100.9, 192.0.2.1"]),
         Some(ip("192.0.2.1")),
-        "the rest is made up"
+        "an address left of the last untrusted one is ignored"
     );
     assert_eq!(caller("10.0.0.1", &["198.51.100.9", "192.0.2.1,10.0.0.2"]), Some(ip("192.0.2.1")));
     assert_eq!(caller("10.0.0.1", &["192.0.2.1:5000"]), Some(ip("192.0.2.1")));

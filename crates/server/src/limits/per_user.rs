@@ -238,10 +238,14 @@ mod tests {
         let alice = budgets.of(&user("alice"));
         let spend = |conversations, invited| alice.spend(Quota { conversations, invited });
         spend(1, 8).unwrap();
-        assert!(spend(1, 8).is_err(), "too many people");
+        assert!(spend(1, 8).is_err(), "the quota for added members is used up");
         spend(1, 2).unwrap();
         assert_eq!(spend(1, 0).unwrap_err().retry_after, Some(12 * HOUR));
-        assert_eq!(spend(0, 1).unwrap_err().retry_after, Some(HOUR / 2), "two calls are all");
+        assert_eq!(
+            spend(0, 1).unwrap_err().retry_after,
+            Some(HOUR / 2),
+            "the quota for new conversations is used up"
+        );
         alice.refund(Quota { conversations: 1, invited: 2 });
         spend(1, 2).unwrap();
         // A call above the whole quota is refused and consumes nothing.

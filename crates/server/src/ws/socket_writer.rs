@@ -242,7 +242,7 @@ mod tests {
         while all.len() < wanted {
             let mut target = vec![0; bite_bytes];
             let length = poll_fn(|cx| writer.poll_read(cx, &mut target)).await.unwrap();
-            assert!(length > 0, "it ended early");
+            assert!(length > 0, "the stream ended early");
             all.extend(&target[..length]);
         }
         all
@@ -364,10 +364,14 @@ mod tests {
         assert_eq!(
             writer.queue.len(),
             2 + usize::from(MAX_QUEUED_CONTROL_FRAMES),
-            "a goodbye is never dropped"
+            "a close frame is never dropped"
         );
         writer.drop_queued();
-        assert_eq!((writer.queue.len(), writer.control_frames), (1, 0), "what is begun is finished");
+        assert_eq!(
+            (writer.queue.len(), writer.control_frames),
+            (1, 0),
+            "a partly written frame is completed"
+        );
     }
 
     #[tokio::test]

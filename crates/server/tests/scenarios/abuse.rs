@@ -254,7 +254,7 @@ async fn slow_reader_is_closed_as_slow_consumer_without_affecting_others() {
     }
     let (got, code) = slow.await.unwrap();
     assert_eq!(code, 4413);
-    assert!(got < MESSAGES, "it was never cut off");
+    assert!(got < MESSAGES, "the connection was not closed");
     let closes = world.get("/metrics").await.text();
     assert!(closes.contains(r#"bluetick_closes_total{reason="slow_consumer"} 1"#), "{closes}");
     // No message is lost: the history is complete.
@@ -276,7 +276,7 @@ async fn socket_is_not_read_while_too_many_sends_wait_and_nothing_is_lost() {
     }
     phone.send_json(json!({"type": "ping"})).await;
     let early = tokio::time::timeout(std::time::Duration::from_millis(200), phone.receive()).await;
-    assert!(early.is_err(), "the ping was read although four sends wait: {early:?}");
+    assert!(early.is_err(), "the server read the ping while four sends were waiting: {early:?}");
     store.hold_appends(false);
     let mut kinds = Vec::new();
     for _ in 0..5 {
@@ -304,7 +304,11 @@ async fn new_conversations_above_the_daily_limit_are_refused_and_existing_ones_o
         .refused(429, "rate_limited");
     let found = mallory.post("/v1/conversations", direct("bob")).await;
     assert_eq!((found.status, found.json()["conversation_id"].as_str()), (200, Some(&*first)));
-    assert_eq!(bob.post("/v1/conversations", direct("mallory")).await.status, 200, "it costs bob nothing");
+    assert_eq!(
+        bob.post("/v1/conversations", direct("mallory")).await.status,
+        200,
+        "bob's quota is unchanged"
+    );
     assert_eq!(bob.post("/v1/conversations", direct("dave")).await.status, 201);
     clock.advance_millis(28_800_000);
     let mallory = world.person("mallory");
@@ -349,7 +353,11 @@ async fn group_invitations_above_the_hourly_limit_are_refused() {
     }
     assert_eq!(refused, 50);
     let inbox = victim.get("/v1/conversations?limit=100").await.json();
-    assert_eq!(inbox["conversations"].as_array().unwrap().len(), 4, "five groups, and out of one again");
+    assert_eq!(
+        inbox["conversations"].as_array().unwrap().len(),
+        4,
+        "bob is in five groups and left one of them"
+    );
     assert_eq!(victim.post("/v1/conversations", body.clone()).await.status, 201, "the limit is per user");
     clock.advance_millis(720_000);
     assert_eq!(mallory.post("/v1/conversations", body).await.status, 201);
@@ -377,10 +385,10 @@ async fn quota_counts_each_added_user_once_and_neither_members_nor_the_caller() 
     let alice = world.person("alice");
     let group = alice.group(&["alice", "b", "b", "b", "c"]).await;
     for _ in 0..5 {
-        assert_eq!(alice.add(&group, &["alice", "b", "c"]).await.status, 200, "it adds no member");
+        assert_eq!(alice.add(&group, &["alice", "b", "c"]).await.status, 200, "the call adds no member");
     }
     assert_eq!(alice.add(&group, &["alice", "b", "d", "d", "e"]).await.status, 200);
     alice.add(&group, &["f"]).await.refused(429, "rate_limited");
-    assert_eq!(alice.add(&group, &["d", "e"]).await.status, 200, "an empty quota does not matter");
+    assert_eq!(alice.add(&group, &["d", "e"]).await.status, 200, "a call that adds no member needs no quota");
     alice.group(&["alice"]).await;
 }

@@ -284,7 +284,7 @@ async fn job_continues_after_its_caller_disconnects() {
     let ended = world.job_ended(begun.as_str().unwrap()).await;
     let report = &ended["report"];
     assert_eq!((&report["problem_count"], &report["checked"]["segments"]), (&json!(1_001), &json!(3)));
-    assert_eq!(report["problems"].as_array().unwrap().len(), 1_000, "an answer is of a bounded size");
+    assert_eq!(report["problems"].as_array().unwrap().len(), 1_000, "the response has a bounded size");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -380,7 +380,7 @@ async fn metrics_export_the_archive_counters() {
         assert!(text.contains(&format!("\n{line}\n")), "{line} is not in\n{text}");
     }
     assert!(text.ends_with("# EOF\n") && text.matches("# EOF").count() == 1);
-    assert!(!text.contains("is full"), "reasons are for the operator");
+    assert!(!text.contains("is full"), "metrics contain no error text");
 }
 
 async fn until(holds: impl Fn() -> bool) {

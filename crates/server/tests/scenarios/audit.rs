@@ -139,7 +139,7 @@ async fn act_is_refused_when_its_audit_entry_cannot_be_written() {
     assert!(mint.json().get("token").is_none());
     audited.operator("DELETE", "/v1/users/alice/sessions", None).await.refused(503, "audit_unavailable");
     assert_eq!(alice.get("/v1/me").await.status, 200);
-    assert_eq!(alice.call("POST", "/v1/logout", None).await.status, 204, "people are not concerned");
+    assert_eq!(alice.call("POST", "/v1/logout", None).await.status, 204, "users are not affected");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -166,7 +166,7 @@ async fn wrong_admin_keys_get_a_bounded_number_of_audit_entries() {
         .call("DELETE", "/v1/users/alice/sessions", None, None)
         .await
         .refused(401, "unauthenticated");
-    assert_eq!(audited.lines().len(), lines.len(), "no key is no attempt");
+    assert_eq!(audited.lines().len(), lines.len(), "a request without a key does not count as an attempt");
     // No further key arrives; the drain reports the omitted keys.
     audited.world.take_server().drain().await;
     let lines = audited.lines().into_iter().filter(|line| line["act"] == "admin_key.refused");

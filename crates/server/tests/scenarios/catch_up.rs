@@ -108,7 +108,7 @@ async fn position_in_a_left_or_unknown_group_returns_gone() {
         frames.sort_by_key(Value::to_string);
     }
     backlog.dedup();
-    assert_eq!(backlog, gone, "one that never was and one that is not one's own look alike");
+    assert_eq!(backlog, gone, "an unknown and an inaccessible group get the same answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -192,7 +192,7 @@ async fn device_that_sends_during_catch_up_is_throttled_and_loses_nothing() {
     }
     tablet.send_json(json!({"type": "ping"})).await;
     let early = tokio::time::timeout(Duration::from_millis(300), tablet.receive()).await;
-    assert!(early.is_err(), "all was read although the acks wait: {early:?}");
+    assert!(early.is_err(), "the server read all frames while acks were held: {early:?}");
     store.hold_pages(false);
     let frames = receive_through(&mut tablet, &chat, OWN + 1).await;
     assert_eq!(seqs(&frames, &chat), range(1, OWN + 1));
@@ -224,7 +224,7 @@ async fn slow_backlog_reader_is_waited_for_without_delaying_others() {
     }
     let waiting = world.get("/metrics").await.text();
     let waiting = waiting.lines().find_map(|line| line.strip_prefix("bluetick_outbox_bytes ")).unwrap();
-    assert!(waiting.parse::<usize>().unwrap() < 300 * 1024, "{waiting} bytes wait");
+    assert!(waiting.parse::<usize>().unwrap() < 300 * 1024, "{waiting} bytes are queued");
     let frames = receive_through(&mut slow, &chat, MISSED + 20).await;
     assert_eq!(seqs(&frames, &chat), range(1, MISSED + 20));
 }

@@ -54,11 +54,11 @@ impl DisconnectFixture {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(TIMEOUT, begun).await.expect("the store is asked to change the user");
+        timeout(TIMEOUT, begun).await.expect("the store gets the user update");
         stream.shutdown().await.unwrap();
         let mut answer = Vec::new();
         let closed = timeout(TIMEOUT, stream.read_to_end(&mut answer)).await;
-        assert_eq!(closed.expect("the server lets go of it").unwrap(), 0, "without an answer");
+        assert_eq!(closed.expect("the server closes the connection").unwrap(), 0, "without an answer");
     }
 
     fn ends_of_the_act(&self) -> Vec<String> {
@@ -82,7 +82,7 @@ async fn password_change_completes_after_the_client_disconnects() {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(TIMEOUT, ended).await.expect("its end is written down");
+    timeout(TIMEOUT, ended).await.expect("the call is logged at its end");
     alice.get("/v1/me").await.refused(401, "token_revoked");
 }
 
@@ -95,8 +95,9 @@ async fn running_call_of_a_disconnected_client_keeps_its_connection_permit() {
     // The listener refuses the connection, with or without a reset.
     let _reset = third.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let mut answer = Vec::new();
-    let _reset = timeout(TIMEOUT, third.read_to_end(&mut answer)).await.expect("it is not kept waiting");
-    assert!(answer.is_empty(), "both places of the address are taken");
+    let _reset =
+        timeout(TIMEOUT, third.read_to_end(&mut answer)).await.expect("the call is answered without delay");
+    assert!(answer.is_empty(), "both connection permits of the address are taken");
     scene.store.hold_updates(false);
 }
 

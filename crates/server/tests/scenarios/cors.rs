@@ -96,7 +96,7 @@ async fn responses_and_errors_are_readable_by_allowed_origins_only() {
         assert!(lists(&reply, "vary", "origin"), "{path}");
         let foreign = ask(&world, method, path, &format!("Origin: https://evil.example\r\n{extra}")).await;
         assert_eq!(foreign.header("access-control-allow-origin"), None, "{path}");
-        assert!(lists(&foreign, "vary", "origin"), "a cache keeps the two apart: {path}");
+        assert!(lists(&foreign, "vary", "origin"), "the response varies by origin: {path}");
     }
     let login = format!(
         "POST /v1/login HTTP/1.1\r\nHost: localhost\r\nOrigin: {APP}\r\n{post}Connection: close\r\n\r\n{{}}"

@@ -106,7 +106,11 @@ async fn typing_reaches_other_members_on_every_node() {
         assert_eq!(device.receive_type("typing").await["user_id"], "alice");
     }
     for device in [&mut phone, &mut laptop, &mut tablet, &mut watch] {
-        assert_eq!(of_type("typing", device.received_so_far().await), Vec::<Value>::new(), "once is enough");
+        assert_eq!(
+            of_type("typing", device.received_so_far().await),
+            Vec::<Value>::new(),
+            "typing is forwarded only once"
+        );
     }
 }
 
@@ -142,15 +146,15 @@ async fn catch_up_starts_after_the_fleet_has_registered_the_user() {
     let chat = here.person("alice").direct("bob").await;
     test_fleet.hold(true);
     let mut tablet = there.person("bob").send_hello(json!({})).await;
-    here.person("alice").send(&chat, "m1", "while nobody knew").await;
+    here.person("alice").send(&chat, "m1", "sent while bob was not registered").await;
     for _ in 0..20 {
         tablet.receives_nothing().await;
     }
     test_fleet.hold(false);
-    assert_eq!(tablet.receive_type("message").await["content"], "while nobody knew");
+    assert_eq!(tablet.receive_type("message").await["content"], "sent while bob was not registered");
     tablet.receive_type("caught_up").await;
-    here.person("alice").send(&chat, "m2", "now everybody does").await;
-    assert_eq!(tablet.receive_type("message").await["content"], "now everybody does");
+    here.person("alice").send(&chat, "m2", "sent after bob was registered").await;
+    assert_eq!(tablet.receive_type("message").await["content"], "sent after bob was registered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -200,7 +204,7 @@ async fn drain_reports_all_users_as_disconnected_before_the_store_closes() {
     test_fleet.hold(true);
     let drained = tokio::spawn(world.take_server().drain());
     assert_eq!((phone.closed_with().await.0, tablet.closed_with().await.0), (1012, 1012));
-    assert!(!store.closed.load(Ordering::SeqCst), "the store waits for the fleet to be told");
+    assert!(!store.closed.load(Ordering::SeqCst), "the store closes after the fleet got all disconnects");
     test_fleet.hold(false);
     drained.await.unwrap();
     let mut told = test_fleet.calls().split_off(2);

@@ -380,7 +380,7 @@ impl<S: ByteStream> Device<S> {
     }
 
     pub async fn receive_raw(&mut self) -> Option<Result<Message, tungstenite::Error>> {
-        timeout(TIMEOUT, self.socket.next()).await.expect("the server says something in time")
+        timeout(TIMEOUT, self.socket.next()).await.expect("the server answers in time")
     }
 
     /// Returns the next frame of this type. Fails if another frame outside `BACKGROUND_TYPES` is

@@ -103,7 +103,7 @@ impl RawSocket {
     pub async fn head(&mut self) -> String {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
-            head.push(timeout(TIMEOUT, self.0.read_u8()).await.expect("it answers").unwrap());
+            head.push(timeout(TIMEOUT, self.0.read_u8()).await.expect("the server answers").unwrap());
         }
         String::from_utf8(head).unwrap()
     }
@@ -121,7 +121,7 @@ impl RawSocket {
             self.0.read_exact(&mut payload).await?;
             std::io::Result::Ok((first, payload))
         };
-        timeout(TIMEOUT, reading).await.expect("the server says something in time").unwrap()
+        timeout(TIMEOUT, reading).await.expect("the server answers in time").unwrap()
     }
 
     /// Reads up to the close frame. Returns its code.
@@ -137,7 +137,8 @@ impl RawSocket {
     /// Reads up to the end of the connection, which may be a reset.
     pub async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        let ended = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the server lets go");
+        let ended =
+            timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.expect("the server closes the connection");
         if let Err(error) = ended {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
         }
@@ -202,14 +203,14 @@ fn attack_table_and_hostile_tests_name_each_other() {
                 true if word.contains('/') => file = read(word),
                 true => file = read(&format!("crates/server/tests/scenarios/{word}")),
                 false if word.contains('_') => {
-                    assert!(file.contains(&format!("fn {word}(")), "{word} is not there");
+                    assert!(file.contains(&format!("fn {word}(")), "the table does not name {word}");
                     named.push(word);
                 }
                 false => {}
             }
         }
     }
-    assert!(named.len() > 40, "the table was not understood");
+    assert!(named.len() > 40, "the attack table could not be parsed");
     for file in ["frames", "load", "requests", "slow", "tokens_and_paths"] {
         let tests = read(&format!("crates/server/tests/scenarios/hostile_{file}.rs"));
         for test in tests.split("#[tokio::test").skip(1) {

@@ -73,7 +73,7 @@ async fn endless_fragmented_message_is_closed_as_too_large() {
         said
     }));
     for said in honest.chat_during(attack).await {
-        assert!(said < 256 * 1024 * 1024, "it was listened to for ever");
+        assert!(said < 256 * 1024 * 1024, "the server read the endless message");
     }
     let closes = world.get("/metrics").await.text();
     assert!(closes.contains(r#"bluetick_closes_total{reason="frame_too_large"} 4"#), "{closes}");

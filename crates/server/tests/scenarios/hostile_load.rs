@@ -97,7 +97,7 @@ async fn reconnect_storm_leaves_no_connection_open() {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
     };
-    timeout(TIMEOUT, gone).await.expect("all of them are gone in the end");
+    timeout(TIMEOUT, gone).await.expect("all connections are closed");
 }
 
 /// Returns whether the server closed the connection without a response.
@@ -106,7 +106,8 @@ async fn is_refused(raw: std::io::Result<RawSocket>) -> bool {
     // A refused client may notice the close while it writes.
     let asked = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
     let mut first = [0; 8];
-    let heard = timeout(TIMEOUT, stream.read(&mut first)).await.expect("it answers or closes");
+    let heard =
+        timeout(TIMEOUT, stream.read(&mut first)).await.expect("the server answers or closes the connection");
     asked.is_err() || !heard.is_ok_and(|bytes| bytes > 0)
 }
 
@@ -126,7 +127,7 @@ async fn connections_above_address_limit_are_closed_for_that_address_only() {
         held.pop();
         // The permit is free after the server has seen the disconnect.
         let let_in = async { while is_refused(RawSocket::connect_from(66, world.addr).await).await {} };
-        timeout(TIMEOUT, let_in).await.expect("there is a place again");
+        timeout(TIMEOUT, let_in).await.expect("a connection permit is free again");
     };
     honest.chat_during(attack).await;
     let metrics = world.get("/metrics").await.text();
@@ -147,7 +148,7 @@ async fn connects_above_address_rate_are_closed_for_that_address_only() {
         for _ in 0..300 {
             turned_away += usize::from(is_refused(RawSocket::connect_from(66, world.addr).await).await);
         }
-        assert_eq!(turned_away, 200, "four seconds' worth are let in");
+        assert_eq!(turned_away, 200, "a burst of four seconds is accepted");
         assert!(!is_refused(RawSocket::connect_from(67, world.addr).await).await);
         clock.advance_millis(1_000);
         assert!(!is_refused(RawSocket::connect_from(66, world.addr).await).await);
@@ -174,11 +175,15 @@ async fn limits_apply_to_the_forwarded_address_and_not_to_the_trusted_proxy() {
         let second = open("192.0.2.66").await;
         assert_eq!((first.1.as_str(), second.1.as_str()), ("101", "101"));
         assert_eq!(open("192.0.2.66").await.1, "503");
-        assert_eq!(open("192.0.2.1, 192.0.2.66").await.1, "503", "what it says of itself changes nothing");
+        assert_eq!(
+            open("192.0.2.1, 192.0.2.66").await.1,
+            "503",
+            "a forged header does not change the address"
+        );
         assert_eq!(open("192.0.2.67").await.1, "101");
         drop(first);
         let let_in = async { while open("192.0.2.66").await.1 != "101" {} };
-        timeout(TIMEOUT, let_in).await.expect("there is a place again");
+        timeout(TIMEOUT, let_in).await.expect("a connection permit is free again");
     };
     honest.chat_during(attack).await;
 }
@@ -214,7 +219,11 @@ async fn log_ins_above_address_rate_are_refused_for_that_address_only() {
     let answers = honest.chat_during(attack).await;
     let refused = answers.iter().filter(|answer| answer.contains("rate_limited")).count();
     let tried = answers.iter().filter(|answer| answer.contains("invalid_credentials")).count();
-    assert_eq!((tried, refused), (5, 45), "a third of them at once, and then none while the clock stands");
+    assert_eq!(
+        (tried, refused),
+        (5, 45),
+        "a third of the rate is accepted at once, and none without time passing"
+    );
     assert!(answers[49].to_lowercase().contains("retry-after: "), "{}", answers[49]);
     assert!(log_in(67, &world, "somebody", "x").await.contains("invalid_credentials"));
 }

@@ -46,7 +46,11 @@ async fn forged_forwarded_address_from_loopback_does_not_evade_address_limits() 
         }
         refused
     };
-    assert_eq!(honest.chat_during(attack).await, 19, "one at once, and then none while the clock stands");
+    assert_eq!(
+        honest.chat_during(attack).await,
+        19,
+        "one is accepted at once, and none without time passing"
+    );
     assert!(log_in_from(&world, 67, "x").await.contains("invalid_credentials"), "another address");
 }
 
@@ -143,7 +147,7 @@ async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_succeeds() {
     for _ in 0..20 {
         assert!(
             with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"),
-            "a right key costs nothing"
+            "a right key does not count against the limit"
         );
     }
     let attack = async {
@@ -157,7 +161,10 @@ async fn wrong_admin_keys_are_limited_by_address_and_the_right_key_succeeds() {
             assert!(answer.starts_with("HTTP/1.1 429 ") && answer.contains("rate_limited"), "{answer}");
             assert!(answer.to_lowercase().contains("retry-after: 10\r\n"), "{answer}");
         }
-        assert!(started.elapsed() >= Duration::from_secs(2), "one at a time, each after its pause");
+        assert!(
+            started.elapsed() >= Duration::from_secs(2),
+            "keys are checked one at a time, each after its pause"
+        );
     };
     honest.chat_during(attack).await;
     assert!(with_key(&world, 66, ADMIN_KEY).await.contains("user_not_found"), "the right key always works");

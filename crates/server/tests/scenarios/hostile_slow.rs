@@ -27,7 +27,7 @@ async fn hello_sent_byte_by_byte_times_out() {
     let attack = join_all((0..100).map(|_| async {
         let (reading, mut writing) = RawSocket::websocket(world.addr).await.0.into_split();
         tokio::select! {
-            () = write_byte_by_byte(&mut writing, &hello) => panic!("it was waited for"),
+            () = write_byte_by_byte(&mut writing, &hello) => panic!("the server waited for the slow client"),
             ready = reading.readable() => ready.unwrap(),
         }
         RawSocket(reading.reunite(writing).unwrap()).close_code().await
@@ -102,6 +102,6 @@ async fn pipelined_requests_are_not_read_while_responses_are_unread() {
         taken
     }));
     for taken in honest.chat_during(attack).await {
-        assert!(taken < 64 * 1024 * 1024, "all of it was taken");
+        assert!(taken < 64 * 1024 * 1024, "the server read the whole body");
     }
 }

@@ -136,7 +136,7 @@ async fn token_with_wrong_key_algorithm_audience_or_time_is_refused() {
         assert_eq!(
             call(world.addr, "GET", path, Some(&good), None).await.status,
             200,
-            "the good one is good"
+            "the valid token is accepted"
         );
         for (what, token) in &forged {
             let reply = call(world.addr, "GET", path, Some(token), None).await;
@@ -201,7 +201,7 @@ async fn replayed_requests_are_refused_after_log_out() {
     };
     honest.chat_during(attack).await;
     let again = world.person("alice");
-    assert_eq!(again.history(&chat, "").await.json()["head_seq"], 1, "nothing was stored by it");
+    assert_eq!(again.history(&chat, "").await.json()["head_seq"], 1, "the refused request stored no message");
 }
 
 /// A malicious page uses the browser of a user.

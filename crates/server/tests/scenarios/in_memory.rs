@@ -28,7 +28,10 @@ async fn ask(world: &World, person: &Person, path: &str, body: &str) -> String {
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    timeout(TIMEOUT, stream.read_to_string(&mut answer)).await.expect("it answers and closes").unwrap();
+    timeout(TIMEOUT, stream.read_to_string(&mut answer))
+        .await
+        .expect("the server answers and closes the connection")
+        .unwrap();
     answer
 }
 
@@ -43,9 +46,9 @@ async fn server_without_listener_delivers_messages_and_drains() {
     let chat = body["conversation_id"].as_str().unwrap();
     let mut phone = connect(&world, &alice).await;
     let mut laptop = connect(&world, &bob).await;
-    phone.send(chat, "m1", "without a wire").await;
+    phone.send(chat, "m1", "sent in memory").await;
     assert_eq!(phone.receive_type("ack").await["seq"], 1);
-    assert_eq!(laptop.receive_type("message").await["content"], "without a wire");
+    assert_eq!(laptop.receive_type("message").await["content"], "sent in memory");
     world.take_server().drain().await;
     assert_eq!(laptop.closed_with().await.0, 1012);
 }

@@ -36,7 +36,7 @@ async fn entry(person: &Person, chat: &str) -> Value {
 async fn unread(person: &Person, chat: &str) -> u64 {
     let unread = entry(person, chat).await["unread"].as_u64().unwrap();
     let shown = person.get(&format!("/v1/conversations/{chat}")).await.json();
-    assert_eq!(shown["unread"], unread, "both calls count the same");
+    assert_eq!(shown["unread"], unread, "the inbox and its entry have different unread counts");
     unread
 }
 
@@ -129,7 +129,7 @@ async fn inbox_is_ordered_by_latest_message() {
     assert_eq!(
         peers(&inbox(&alice, "").await.json()),
         ["friend1", "friend3", "friend2"],
-        "reading is no activity"
+        "a read receipt does not move a conversation"
     );
 }
 
@@ -311,7 +311,7 @@ async fn inbox_entry_has_own_and_lowest_read_state() {
     };
     assert_eq!(statuses(&entry(&alice, &group).await), ([1, 1], [0, 0]));
     read(&bob, &group, 2).await;
-    assert_eq!(statuses(&entry(&alice, &group).await), ([1, 1], [0, 0]), "carol is behind");
+    assert_eq!(statuses(&entry(&alice, &group).await), ([1, 1], [0, 0]), "the lowest read state is carol's");
     carol.post(&format!("/v1/conversations/{group}/delivered"), json!({"seq": 2})).await;
     assert_eq!(statuses(&entry(&alice, &group).await), ([1, 1], [2, 0]));
     read(&carol, &group, 2).await;
@@ -331,11 +331,11 @@ async fn unread_counts_messages_of_other_users_only() {
     alice.send(&group, "m2", "two").await;
     assert_eq!((unread(&bob, &group).await, unread(&alice, &group).await), (2, 0));
     bob.post(&format!("/v1/conversations/{group}/delivered"), json!({"seq": 3})).await;
-    assert_eq!(unread(&bob, &group).await, 2, "delivered is not read");
+    assert_eq!(unread(&bob, &group).await, 2, "delivered messages stay unread");
     read(&bob, &group, 2).await;
     assert_eq!(unread(&bob, &group).await, 1);
     read(&bob, &group, 1).await;
-    assert_eq!(unread(&bob, &group).await, 1, "reading goes forward only");
+    assert_eq!(unread(&bob, &group).await, 1, "an earlier receipt changes nothing");
     alice.add(&group, &["carol"]).await;
     assert_eq!(
         (unread(&carol, &group).await, entry(&carol, &group).await["first_seq"].as_u64()),
@@ -346,7 +346,7 @@ async fn unread_counts_messages_of_other_users_only() {
     assert_eq!(
         (unread(&carol, &group).await, unread(&bob, &group).await),
         (0, 3),
-        "carol's reply has read three"
+        "carol's reply marks three messages as read"
     );
     bob.send(&group, "m5", "sorry, was out").await;
     assert_eq!((unread(&bob, &group).await, unread(&alice, &group).await), (0, 2));

@@ -45,7 +45,7 @@ async fn sign_up_with_the_name_of_a_minted_token_is_refused() {
     assert_eq!(sign_up(&world, "bob").await.status, 201);
     assert_eq!(mint(&world, "bob").await.status, 201);
     let login = world.call("POST", "/v1/login", None, Some(account("bob"))).await;
-    assert_eq!(login.status, 200, "the account is as it was");
+    assert_eq!(login.status, 200, "the account is unchanged");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -115,7 +115,7 @@ async fn conversation_created_while_sign_up_is_open_reserves_the_names_of_its_me
 #[tokio::test(flavor = "multi_thread")]
 async fn lookalike_name_is_refused_at_sign_up() {
     let world = World::open().await;
-    assert_eq!(sign_up(&world, "Alice").await.json()["user_id"], "Alice", "as it was given");
+    assert_eq!(sign_up(&world, "Alice").await.json()["user_id"], "Alice", "the id keeps its spelling");
     for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "aIice", "ali\u{307}ce"] {
         sign_up(&world, name).await.refused(409, "user_exists");
     }

@@ -101,7 +101,7 @@ async fn first_visit_stays_below_its_byte_limit() {
         total += zipped.body.len();
         let plain = world.get(path).await;
         if zipped.header("content-encoding") == Some("gzip") {
-            assert_ne!(zipped.header("etag"), plain.header("etag"), "two representations have two tags");
+            assert_ne!(zipped.header("etag"), plain.header("etag"), "each representation has its own ETag");
         } else {
             assert_eq!(zipped.body, plain.body);
         }

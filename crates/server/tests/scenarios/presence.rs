@@ -93,7 +93,7 @@ async fn connect_stores_last_seen_immediately() {
             tokio::task::yield_now().await;
         }
     });
-    stored.await.expect("it is stored while the connection lasts");
+    stored.await.expect("last_seen_at is stored during the connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -30,7 +30,7 @@ async fn connect_and_catch_up(person: &Person) -> Device {
 /// Polls until the presence is as `expected`, because the server notices a disconnect with a delay.
 async fn presence_becomes(person: &Person, chat: &str, expected: impl Fn(&Value) -> bool) {
     let became = async { while !expected(&presence(person, chat).await["members"][0]) {} };
-    tokio::time::timeout(TIMEOUT, became).await.expect("it becomes so");
+    tokio::time::timeout(TIMEOUT, became).await.expect("the presence changes in time");
 }
 
 fn names(presence: &Value) -> Vec<&str> {
@@ -69,7 +69,7 @@ async fn connected_user_is_online_and_disconnected_user_is_offline() {
     assert_eq!(presence(&alice, &chat).await, there);
     let entry = alice.get("/v1/conversations").await.json()["conversations"][0].clone();
     assert_eq!(entry["peer_presence"], there["members"][0]);
-    assert_eq!(names(&presence(&bob, &chat).await), ["alice"], "nobody asks about oneself");
+    assert_eq!(names(&presence(&bob, &chat).await), ["alice"], "the caller is not in its own list");
     drop((phone, tablet));
     presence_becomes(&alice, &chat, |bob| bob["online"] == false).await;
 }

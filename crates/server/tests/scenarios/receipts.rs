@@ -152,7 +152,11 @@ async fn receipts_during_a_busy_store_are_merged_into_one_write() {
         statuses.push(receive_status(&mut phone).await);
     }
     assert!(statuses.len() <= 3, "{statuses:?}");
-    assert_eq!(store.receipts.load(Ordering::SeqCst), 3, "the first, the read, the last delivered");
+    assert_eq!(
+        store.receipts.load(Ordering::SeqCst),
+        3,
+        "the first receipt, the read one, and the last delivered one"
+    );
     let metrics = world.get("/metrics").await.text();
     assert!(metrics.contains(r#"bluetick_marks_total{result="merged"} 998"#), "{metrics}");
 }
@@ -197,13 +201,13 @@ async fn socket_is_not_read_while_too_many_receipts_wait() {
     }
     tablet.send_json(json!({"type": "ping"})).await;
     let early = tokio::time::timeout(Duration::from_millis(300), tablet.receive()).await;
-    assert!(early.is_err(), "the ping was read although that many wait: {early:?}");
+    assert!(early.is_err(), "the server read the ping while receipts were waiting: {early:?}");
     store.hold_receipts(false);
     let mut refused = 0;
     while tablet.receive().await["type"] == "error" {
         refused += 1;
     }
-    assert!(refused > 0, "nobody is a member of these");
+    assert!(refused > 0, "receipts in unknown conversations are refused");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -91,7 +91,10 @@ async fn log_in_at_the_time_of_a_log_out_returns_a_valid_token() {
         log_out(before.last().unwrap(), true).await;
         let again = logged_in(&world, "alice", "/v1/login").await;
         for person in &before {
-            assert!(!is_authenticated(person).await, "no clock has moved, and what was before is void");
+            assert!(
+                !is_authenticated(person).await,
+                "the earlier token is revoked, although the clock did not move"
+            );
         }
         assert!(is_authenticated(&again).await);
         before.push(again);
@@ -106,7 +109,7 @@ async fn revocation_works_after_the_clock_was_set_back() {
     let mut tablet = bob.connect().await;
     clock.set(NOW.plus_millis(-3_000_000));
     log_out(&alice, true).await;
-    assert!(!is_authenticated(&alice).await, "it was issued later than now");
+    assert!(!is_authenticated(&alice).await, "the token was issued after the current time");
     assert_eq!(operator(&world, "DELETE", "/v1/users/bob/sessions", None).await.status, 204);
     assert_eq!(tablet.closed_with().await, revoked());
     let minted = operator(&world, "POST", "/v1/tokens", Some(json!({"user_id": "alice"}))).await.json();
@@ -199,7 +202,7 @@ async fn unknown_user_is_refused_while_revocations_are_unavailable() {
     let mut device = Device::open(bob.addr).await;
     device.send_json(json!({"type": "hello", "token": bob.token})).await;
     assert_eq!(device.closed_with().await.0, 1011, "come back later");
-    assert_eq!(alice.get("/v1/conversations").await.status, 200, "what is known holds");
+    assert_eq!(alice.get("/v1/conversations").await.status, 200, "a cached revocation state is used");
     store.profiles_fail.store(false, Ordering::SeqCst);
     assert!(is_authenticated(&bob).await);
 }
@@ -234,7 +237,7 @@ async fn node_that_misses_the_revocation_event_refuses_after_ten_seconds() {
     log_out(&phone, true).await;
     assert!(!is_authenticated(&phone).await);
     clock.advance_millis(9_999);
-    assert!(is_authenticated(&laptop).await, "this is what it holds");
+    assert!(is_authenticated(&laptop).await, "the cached state admits the token");
     clock.advance_millis(1);
     assert!(!is_authenticated(&laptop).await);
     is_refused(&laptop).await;

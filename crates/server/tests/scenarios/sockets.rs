@@ -145,7 +145,7 @@ async fn idle_connection_is_pinged_and_closed_without_a_pong() {
     let silence = tokio::spawn(async move {
         let mut bytes = Vec::new();
         let heard = silent.socket.get_mut().read_to_end(&mut bytes);
-        tokio::time::timeout(TIMEOUT, heard).await.expect("it is closed").unwrap();
+        tokio::time::timeout(TIMEOUT, heard).await.expect("the server closes the connection").unwrap();
         bytes
     });
     let mut pings = 0;

@@ -245,7 +245,7 @@ async fn reads_with_receipts_off_stay_hidden_from_others() {
     assert_eq!(read_state(&alice, &chat, "bob").await, (3, 1));
     assert_eq!(counts(&alice, &chat, 3).await, (1, 0, 1));
     bob.call("PATCH", &settings, Some(json!({"read_receipts": true}))).await;
-    assert_eq!(read_state(&alice, &chat, "bob").await, (3, 1), "what was read unseen stays unseen");
+    assert_eq!(read_state(&alice, &chat, "bob").await, (3, 1), "reads made with receipts off stay hidden");
     alice.send(&chat, "next", "hi").await;
     mark(&bob, &chat, "read", 4).await;
     assert_eq!(read_state(&alice, &chat, "bob").await, (4, 4));

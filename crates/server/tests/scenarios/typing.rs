@@ -45,7 +45,7 @@ async fn typing_frames_are_forwarded_once_per_two_seconds() {
             _ => {}
         }
     };
-    assert!(frames == 0 || started.elapsed().as_secs() >= 2, "it came twice");
+    assert!(frames == 0 || started.elapsed().as_secs() >= 2, "the frame arrived twice");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -245,10 +245,10 @@ mod tests {
         let (mut auditor, id, guest) = visited();
         let begun = auditor.removes(id, &guest);
         auditor.removed(id, &guest, begun);
-        assert!(auditor.may_see(id, &guest), "nobody knows what became of the invitation");
+        assert!(auditor.may_see(id, &guest), "the outcome of the invitation is unknown");
         auditor.invitation_was_answered(id, &guest);
         auditor.removed(id, &guest, begun);
-        assert!(auditor.may_see(id, &guest), "it may have been carried out after the removal");
+        assert!(auditor.may_see(id, &guest), "the invitation may have been applied after the removal");
         let begun = auditor.removes(id, &guest);
         auditor.removed(id, &guest, begun);
         assert!(!auditor.may_see(id, &guest) && auditor.was_let_in(id, &guest));

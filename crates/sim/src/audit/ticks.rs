@@ -210,10 +210,10 @@ mod tests {
         stores(&mut auditor, id, 0, 1);
         auditor.says(id, &person(1), to(5, 5));
         auditor.told("somebody", id, &person(1), to(3, 3));
-        assert_eq!(guarantee(&auditor), None, "2 and 3 may be stored, and nobody has seen them yet");
+        assert_eq!(guarantee(&auditor), None, "2 and 3 may be stored without having been received");
         (2..=4).for_each(|seq| stores(&mut auditor, id, 0, seq));
         reads_all(&mut auditor, id, 4);
-        assert_eq!(guarantee(&auditor), Some(Guarantee::TicksForward), "nobody had sent them");
+        assert_eq!(guarantee(&auditor), Some(Guarantee::TicksForward), "they had not been sent");
     }
 
     #[test]
@@ -244,9 +244,9 @@ mod tests {
         (1..=3).for_each(|seq| stores(&mut auditor, id, 0, seq));
         auditor.attempted(id, &person(1), "on its way", "text");
         auditor.told("somebody", id, &person(1), to(3, 3));
-        assert!(auditor.finding().is_none(), "it may be at 4: {:?}", auditor.finding());
+        assert!(auditor.finding().is_none(), "the read state may be 4: {:?}", auditor.finding());
         auditor.told("somebody else", id, &person(1), to(2, 2));
-        assert_eq!(guarantee(&auditor), Some(Guarantee::DeliveredByDevice), "3 is not its message");
+        assert_eq!(guarantee(&auditor), Some(Guarantee::DeliveredByDevice), "seq 3 is not its own message");
     }
 
     #[test]
@@ -275,7 +275,10 @@ mod tests {
         let (mut auditor, id) = group();
         [0, 1, 1, 0].into_iter().zip(1..).for_each(|(sender, seq)| stores(&mut auditor, id, sender, seq));
         assert!(auditor.are_alike(id, &person(1), to(1, 1), to(3, 3)));
-        assert!(!auditor.are_alike(id, &person(1), to(1, 1), to(4, 3)), "4 is another's");
-        assert!(!auditor.are_alike(id, &person(1), to(4, 4), to(3, 3)), "nobody knows more than there is");
+        assert!(!auditor.are_alike(id, &person(1), to(1, 1), to(4, 3)), "seq 4 belongs to another user");
+        assert!(
+            !auditor.are_alike(id, &person(1), to(4, 4), to(3, 3)),
+            "a read state above the head is a violation"
+        );
     }
 }

@@ -306,7 +306,7 @@ impl Device {
                 let now = ReadState { delivered: last, read: if read { last } else { 0 } };
                 self.read_state(connection, id, now).await?;
                 self.knows_itself(id, now);
-                let said = &mut self.views.get_mut(&id).expect("it was there just now").said;
+                let said = &mut self.views.get_mut(&id).expect("the lines above found it").said;
                 *said = said.further(now);
             }
         }

@@ -40,13 +40,13 @@ impl Rigged {
     }
 
     fn last(&self) -> MutexGuard<'_, BTreeMap<(ConversationId, UserId), ReadState>> {
-        self.last.lock().expect("nobody panics while holding it")
+        self.last.lock().expect("no code panics while it holds this lock")
     }
 
     /// Returns the largest member list of the conversation so far. It approximates all former
     /// members.
     fn crowd(&self, committed: &Committed) -> Arc<Members> {
-        let mut crowds = self.crowds.lock().expect("nobody panics while holding it");
+        let mut crowds = self.crowds.lock().expect("no code panics while it holds this lock");
         let crowd =
             crowds.entry(committed.message.conversation).or_insert_with(|| Arc::clone(&committed.members));
         if committed.members.len() >= crowd.len() {
@@ -62,7 +62,7 @@ impl Rigged {
     /// Holds a message back until the next message of its conversation is published.
     fn swap(&self, batch: Vec<Committed>) -> Vec<Committed> {
         let mut told = Vec::new();
-        let mut held = self.held.lock().expect("nobody panics while holding it");
+        let mut held = self.held.lock().expect("no code panics while it holds this lock");
         for committed in batch {
             match held.take() {
                 None if self.goes_wrong() => *held = Some(committed),

@@ -72,7 +72,7 @@ impl Store for Rigged {
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
         let (id, reader) = (request.conversation, request.reader.clone());
         let page = self.store.page(request.clone()).await;
-        let mut readers = self.readers.lock().expect("nobody panics while holding it").clone();
+        let mut readers = self.readers.lock().expect("no code panics while it holds this lock").clone();
         match page {
             Err(StoreError::Refused(Refusal::NotAMember)) if self.plant == PlantedBug::PageForAnybody => {
                 let Some(reader) = readers.remove(&id) else { return page };
@@ -80,7 +80,7 @@ impl Store for Rigged {
             }
             page => {
                 if page.is_ok() {
-                    self.readers.lock().expect("nobody panics while holding it").insert(id, reader);
+                    self.readers.lock().expect("no code panics while it holds this lock").insert(id, reader);
                 }
                 page
             }
@@ -162,7 +162,7 @@ impl Store for Rigged {
         let (whose, seq) = ((receipt.conversation, receipt.user.clone()), receipt.seq);
         let reached = self.store.apply_receipt(receipt).await?;
         if reached.delivered < seq {
-            self.boasts.lock().expect("nobody panics while holding it").insert(whose, seq);
+            self.boasts.lock().expect("no code panics while it holds this lock").insert(whose, seq);
         }
         Ok(reached)
     }
@@ -170,7 +170,7 @@ impl Store for Rigged {
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
         let mut statuses = self.store.statuses(id, reader).await?;
         if self.plant == PlantedBug::TickPastHead {
-            let boasts = self.boasts.lock().expect("nobody panics while holding it");
+            let boasts = self.boasts.lock().expect("no code panics while it holds this lock");
             for member in &mut statuses.members {
                 let boast = boasts.get(&(id, member.user.clone())).copied().unwrap_or_default();
                 let is = member.read_state;

@@ -77,11 +77,11 @@ impl Embedded {
     }
 
     fn life(&self) -> MutexGuard<'_, Option<RunningServer>> {
-        self.life.lock().expect("nobody panics while holding the life")
+        self.life.lock().expect("no code panics while it holds this lock")
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("nobody panics while throwing dice"))
+        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
     }
 
     fn note(&self, what: impl std::fmt::Display) {
@@ -150,7 +150,7 @@ impl Embedded {
         // Cut the connections first, so that no client sees the effects of what the node still
         // does.
         self.town.network.cut_all(0);
-        let image = life.image.lock().expect("nobody panics while holding the image").take();
+        let image = life.image.lock().expect("no code panics while it holds this lock").take();
         if let Some(image) = image {
             self.note("loses its power in the middle of a checkpoint");
             return Some(image);
@@ -317,7 +317,7 @@ fn power_failure(
         if left == 1 {
             faults.cut_power(0).expect("the files are in memory");
             let taken = copy_of(directory.path());
-            *image.lock().expect("nobody panics while holding the image") = Some(taken);
+            *image.lock().expect("no code panics while it holds this lock") = Some(taken);
         }
     })
 }
@@ -331,7 +331,7 @@ async fn take_steps(
     went_dark: Arc<Notify>,
     mut dice: Dice,
 ) {
-    let steps = store.steps().expect("it was opened to be done in steps");
+    let steps = store.steps().expect("the store was opened for stepwise work");
     loop {
         let longest = if is_slow.load(Ordering::SeqCst) { 400 } else { 8 };
         sleep(dice.millis(1, longest)).await;

@@ -88,11 +88,11 @@ impl Fleet {
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<usize, RunningNode>> {
-        self.places.lock().expect("nobody panics while holding the nodes")
+        self.places.lock().expect("no code panics while it holds this lock")
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("nobody panics while throwing dice"))
+        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
     }
 
     fn note(&self, what: impl std::fmt::Display) {

@@ -48,7 +48,7 @@ impl Wire {
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("nobody panics while throwing dice"))
+        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
     }
 
     pub fn is_cut(&self) -> bool {

@@ -62,7 +62,7 @@ impl FaultyRows {
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("nobody panics while throwing dice"))
+        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
     }
 
     fn happens(&self, one_in: &AtomicU64) -> bool {

@@ -106,7 +106,7 @@ pub fn pack(
     stubs: &[(Vec<u8>, u64)],
 ) -> PackedChunks {
     let prints: Vec<Fingerprint> = header.fingerprints().collect();
-    assert_eq!(prints.len(), stubs.len(), "each message leaves something behind");
+    assert_eq!(prints.len(), stubs.len(), "each message leaves a row");
     let mut parts = Vec::with_capacity(1);
     let whole = ColdPart {
         first,

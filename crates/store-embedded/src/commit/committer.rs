@@ -156,7 +156,7 @@ impl Committer {
 
     fn commit(&mut self, mut batch: Batch) {
         if batch.buffer.is_empty() {
-            assert!(batch.planned.is_empty(), "what is answered after the batch is in the batch");
+            assert!(batch.planned.is_empty(), "a planned answer has events in the batch");
             return;
         }
         if let Err(error) = self.wait_for_checkpoints() {

@@ -374,7 +374,7 @@ fn provisioner_ends_on_close_even_while_creation_fails() {
         // `close` often hits the provisioner during its first attempt.
         std::thread::yield_now();
         spares.close();
-        assert!(all_ended.recv_timeout(Duration::from_secs(20)).is_ok(), "it waits for ever");
+        assert!(all_ended.recv_timeout(Duration::from_secs(20)).is_ok(), "the call never returns");
         provisioner.join().unwrap();
     }
 }

@@ -167,7 +167,7 @@ mod tests {
         let ids: Vec<_> = (0..100).map(&mut next).collect();
         for id in &ids {
             pages.put(*id, edition, &messages(*id, 1..=1));
-            assert!(pages.get(ids[0], &range(1, 1), edition).is_some(), "asked for all the time");
+            assert!(pages.get(ids[0], &range(1, 1), edition).is_some(), "requested again and again");
         }
         let kept = ids.iter().filter(|id| pages.get(**id, &range(1, 1), edition).is_some()).count();
         assert!((4..=8).contains(&kept), "{kept}");

@@ -76,8 +76,8 @@ fn row_under_wrong_key_is_damage_for_lookups_of_either_key_and_for_scans() {
     put_raw(&tables, tables.users, b"caron", &row);
     let txn = tables.env.read_txn().unwrap();
     let users = tables.users;
-    assert!(is_damaged(users.get(&txn, b"caron"), "users"), "found under a key that is not its own");
-    assert!(is_damaged(users.get(&txn, b"carol"), "users"), "not found under its own");
+    assert!(is_damaged(users.get(&txn, b"caron"), "users"), "a row was found under another key");
+    assert!(is_damaged(users.get(&txn, b"carol"), "users"), "the row was not found under its own key");
     assert!(is_damaged(users.get(&txn, b"bob"), "users"), "the entry above the gap");
     assert!(is_damaged(users.get(&txn, b"dave"), "users"), "the entry below the gap");
     for prefix in [&b"b"[..], b"carol", b"caron", b"car", b"d"] {
@@ -95,7 +95,7 @@ fn unknown_meta_key_is_damage_for_lookups_of_missing_keys() {
     tables.set_log_started().unwrap();
     assert!(tables.log_started().unwrap() && tables.identity().unwrap().is_none());
     put_raw(&tables, tables.meta, b"identitx", b"row");
-    assert!(tables.log_started().unwrap(), "what is there is there");
+    assert!(tables.log_started().unwrap(), "an existing row is found");
     assert!(is_damaged(tables.identity().map(|_| ()), "meta"));
 }
 

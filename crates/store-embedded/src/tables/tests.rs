@@ -278,7 +278,7 @@ fn opening_an_older_store_builds_the_name_index() {
     tables.rebuild_names().unwrap();
     assert!(holds("alice") && holds("Alice") && !holds("alicia"));
     assert!(tables.names_are_current().unwrap());
-    assert_eq!(tables.snapshot().unwrap().user(&id).unwrap().unwrap().id, id, "it is read as it was");
+    assert_eq!(tables.snapshot().unwrap().user(&id).unwrap().unwrap().id, id, "the row is unchanged");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn upgraded_tables_are_marked_for_a_rewrite_at_the_next_erasure() {
     let (tag, fingerprinter) = (StoreTag(*b"storetag"), Fingerprinter([7; 16]));
     tables.set_identity(&Identity { tag, fingerprinter, epoch: Epoch::FIRST }).unwrap();
     tables.upgrade_format().unwrap();
-    assert!(!tables.update().unwrap().has_expired_pages().unwrap(), "nothing was upgraded");
+    assert!(!tables.update().unwrap().has_expired_pages().unwrap(), "no row was upgraded");
     let mut txn = tables.env.write_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap()[4..IDENTITY_BYTES].to_vec();
     let older = [&3_u32.to_le_bytes()[..], &row].concat();

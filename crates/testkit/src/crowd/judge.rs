@@ -119,7 +119,7 @@ impl<'a> Judge<'a> {
                     let place = format!("seed {}: {user} in {}", self.scene.seed, plan.name);
                     assert!(
                         most.covers(told),
-                        "{place} never said {told:?}, as {} heard",
+                        "{place} never sent {told:?}, which {} received",
                         device.identity.name
                     );
                 }
@@ -134,7 +134,7 @@ impl<'a> Judge<'a> {
         let mut standing = MemberState::new();
         for (conversation, thread) in &self.threads {
             // Request the counts before the change too, so that a cached count must be updated.
-            let asker = thread.members.keys().next().expect("nobody leaves a conversation empty");
+            let asker = thread.members.keys().next().expect("every conversation has a message");
             self.counted(address, asker, conversation, thread.head()).await;
             for (user, joined) in &thread.members {
                 let (head, mut read) = (thread.head(), thread.head());
@@ -146,7 +146,7 @@ impl<'a> Judge<'a> {
                 let found = self.mark(address, conversation, user, "read", read).await;
                 let expected = ReadState { delivered: head, read };
                 let seed = self.scene.seed;
-                assert_eq!(found, expected, "seed {seed}: {user} in {conversation} after its last marks");
+                assert_eq!(found, expected, "seed {seed}: {user} in {conversation} after its last receipts");
                 standing.entry(conversation.clone()).or_default().insert(user.clone(), expected);
             }
             self.statuses_and_receipts(address, conversation, &standing[conversation], dice).await;
@@ -164,7 +164,7 @@ impl<'a> Judge<'a> {
     ) -> ReadState {
         let path = format!("/v1/conversations/{conversation}/{kind}");
         let answer = self.ask(address, user, "POST", &path, Some(&json!({"seq": seq}))).await;
-        ReadState::from_json(&answer).expect("a mark is answered with both boundaries")
+        ReadState::from_json(&answer).expect("the answer has both read seqs")
     }
 
     /// Checks all numbers of the server against the model. Returns the total of unread messages.
@@ -234,7 +234,7 @@ impl<'a> Judge<'a> {
     ) -> Option<ReceiptCounts> {
         let path = format!("/v1/conversations/{conversation}/status?seq={seq}");
         let answer = request_until_answered(address, "GET", &path, &self.scene.tokens[reader], None).await;
-        let (status, answer) = answer.expect("the server is there");
+        let (status, answer) = answer.expect("the server answers");
         let counted = ReceiptCounts::from_answer(status, &answer);
         counted.unwrap_or_else(|unexpected| {
             panic!("seed {}: {reader}: GET {path}: {unexpected}", self.scene.seed)
@@ -311,7 +311,7 @@ impl<'a> Judge<'a> {
         let members = answer["members"].as_array().expect("a status lists members");
         let member = |member: &Value| {
             let user = UserName::new(member["user_id"].as_str().expect("a name"));
-            (user, ReadState::from_json(member).expect("both boundaries"))
+            (user, ReadState::from_json(member).expect("both read seqs"))
         };
         members.iter().map(member).collect()
     }
@@ -326,7 +326,7 @@ impl<'a> Judge<'a> {
     ) -> Value {
         let token = &self.scene.tokens[user];
         let answer = request_until_answered(address, method, path, token, body).await;
-        let (status, answer) = answer.expect("the server is there");
+        let (status, answer) = answer.expect("the server answers");
         assert!(status < 300, "seed {}: {user}: {method} {path}: {status} {answer}", self.scene.seed);
         answer
     }

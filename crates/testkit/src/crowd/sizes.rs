@@ -23,11 +23,8 @@ impl Sizes {
             seconds: given("SECONDS").unwrap_or(10),
             kills: given("KILLS").unwrap_or(4),
         };
-        assert!(sizes.clients >= 10 && sizes.conversations >= 5, "too small to be chaos: {sizes:?}");
-        assert!(
-            sizes.conversations <= sizes.clients,
-            "more conversations than people to have them: {sizes:?}"
-        );
+        assert!(sizes.clients >= 10 && sizes.conversations >= 5, "the run is too small: {sizes:?}");
+        assert!(sizes.conversations <= sizes.clients, "too few users for the conversations: {sizes:?}");
         sizes
     }
 

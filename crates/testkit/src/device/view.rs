@@ -196,7 +196,7 @@ mod tests {
         view.take(&notice(9, "member_removed", "alice")).unwrap();
         assert!(view.left());
         view.take(&said(10)).unwrap();
-        assert_eq!(view.end(), 9, "what is said behind one's back is not seen");
+        assert_eq!(view.end(), 9, "a message after the removal is not visible");
         view.take(&notice(12, "member_added", "alice")).unwrap();
         assert_eq!((view.first(), view.end(), view.left()), (12, 12, false));
     }

@@ -53,7 +53,7 @@ fn model_derives_membership_from_notices() {
 fn model_counts_visible_messages_of_others_as_unread() {
     let unread = |name, read| group().unread(&user(name), read);
     assert_eq!((unread("alice", 0), unread("alice", 3), unread("alice", 9)), (3, 2, 0));
-    assert_eq!(unread("bob", 0), 2, "what was said before one came back does not count");
+    assert_eq!(unread("bob", 0), 2, "messages from before the rejoin do not count");
     assert_eq!(unread("carol", 0), 2);
 }
 
@@ -85,7 +85,7 @@ fn a_void_has_no_receipts_and_the_server_answers_message_not_found() {
     let notice = json!({"seq": 3, "recipient_count": 2, "delivered_count": 0, "read_count": 0});
     assert_eq!(ReceiptCounts::from_answer(200, &notice), Ok(expected(3)), "a notice has recipients");
     let hidden = json!({"error": {"code": "conversation_not_found", "message": "no such conversation"}});
-    assert!(ReceiptCounts::from_answer(404, &hidden).is_err(), "no other refusal passes for a void");
+    assert!(ReceiptCounts::from_answer(404, &hidden).is_err(), "another refusal does not count as a void");
     assert!(ReceiptCounts::from_answer(200, &json!({"seq": 1})).is_err());
 }
 

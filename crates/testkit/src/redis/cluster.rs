@@ -73,7 +73,7 @@ impl RedisCluster {
 
     /// Returns the server that holds this key, according to a running server.
     pub fn primary_of(&self, key: &str) -> usize {
-        let anybody = self.running().next().expect("somebody runs");
+        let anybody = self.running().next().expect("at least one server runs");
         let slot = anybody.command(&["CLUSTER", "KEYSLOT", key]).number();
         let ranges = anybody.command(&["CLUSTER", "SLOTS"]);
         let range = ranges.many().iter().find(|range| {
@@ -81,7 +81,10 @@ impl RedisCluster {
             (range[0].number()..=range[1].number()).contains(&slot)
         });
         let port = range.expect("every slot is served").many()[2].many()[1].number();
-        self.servers.iter().position(|server| i64::from(server.port()) == port).expect("one of ours")
+        self.servers
+            .iter()
+            .position(|server| i64::from(server.port()) == port)
+            .expect("the primary is one of these servers")
     }
 
     /// Kills the server that holds this key with `kill -9` and returns its index. Its replica takes

@@ -43,7 +43,7 @@ impl RedisSentinel {
         let answer = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", MASTER]);
         let port = answer.many()[1].number();
         let primary = self.servers.iter_mut().find(|server| i64::from(server.port()) == port);
-        primary.expect("one of ours")
+        primary.expect("the primary is one of these servers")
     }
 
     /// Kills the primary with `kill -9`. The replica takes over within seconds.

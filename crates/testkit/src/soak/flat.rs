@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn slow_leak_below_the_noise_is_found_over_time() {
         let leak = |second: f64| 100.0 + second % 7.0 + 0.01 * second;
-        assert!(judged(60, leak).is_flat(), "nobody sees that in a minute");
+        assert!(judged(60, leak).is_flat(), "one minute is too short to see the leak");
         let flatness = judged(3_600, leak);
         assert!(!flatness.is_flat() && (flatness.growth - 24.0).abs() < 1.0, "{flatness}");
     }

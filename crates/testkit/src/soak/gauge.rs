@@ -17,12 +17,13 @@ pub struct Acks {
 
 impl Acks {
     pub fn record(&self, took: Duration) {
-        self.of_this_second.lock().expect("nothing panics while it holds this").push(took);
+        self.of_this_second.lock().expect("no code panics while it holds this lock").push(took);
     }
 
     fn take(&self) -> Vec<Duration> {
-        let mut taken =
-            std::mem::take(&mut *self.of_this_second.lock().expect("nothing panics while it holds this"));
+        let mut taken = std::mem::take(
+            &mut *self.of_this_second.lock().expect("no code panics while it holds this lock"),
+        );
         taken.sort_unstable();
         taken
     }

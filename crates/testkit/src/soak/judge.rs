@@ -117,7 +117,7 @@ impl HistoryCheck<'_> {
                 assert_eq!(
                     self.mark(room, &user, "read", read).await,
                     now,
-                    "{user} in {room} after its last marks"
+                    "{user} in {room} after its last receipts"
                 );
                 expected.insert(user.clone(), now);
                 standing.insert((room.clone(), user), now);
@@ -133,7 +133,7 @@ impl HistoryCheck<'_> {
         let answer = ask(self.world, self.scene, reader, "GET", &path, None).await;
         let member = |member: &Value| {
             let user = UserName::new(member["user_id"].as_str().expect("a name"));
-            (user, ReadState::from_json(member).expect("both boundaries"))
+            (user, ReadState::from_json(member).expect("both read seqs"))
         };
         answer["members"].as_array().expect("a status lists members").iter().map(member).collect()
     }
@@ -141,7 +141,7 @@ impl HistoryCheck<'_> {
     async fn mark(&self, room: &ConversationName, user: &UserName, kind: &str, seq: u64) -> ReadState {
         let path = format!("/v1/conversations/{room}/{kind}");
         let answer = ask(self.world, self.scene, user, "POST", &path, Some(&json!({"seq": seq}))).await;
-        ReadState::from_json(&answer).expect("a mark is answered with both boundaries")
+        ReadState::from_json(&answer).expect("the answer has both read seqs")
     }
 
     /// Checks that each inbox lists every conversation once, with its head and exact unread count.
@@ -186,7 +186,7 @@ async fn ask(
     body: Option<&Value>,
 ) -> Value {
     let answer = request_until_answered(&world.address, method, path, &scene.tokens[user], body).await;
-    let (status, answer) = answer.expect("the server is there");
+    let (status, answer) = answer.expect("the server answers");
     assert!(status < 300, "{user}: {method} {path}: {status} {answer}");
     answer
 }

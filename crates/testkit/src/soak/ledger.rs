@@ -169,7 +169,7 @@ impl Ledger {
     }
 
     fn room(&self, conversation: &ConversationName) -> MutexGuard<'_, ConversationRecord> {
-        self.rooms[conversation].lock().expect("nothing panics while it holds a room")
+        self.rooms[conversation].lock().expect("no code panics while it holds this lock")
     }
 
     /// Returns the name of the writer's next message and counts it as attempted.

@@ -51,8 +51,8 @@ impl Plan {
             clients: given("CLIENTS").unwrap_or(30),
             conversations: given("CONVERSATIONS").unwrap_or(15),
         };
-        assert!(plan.minutes > 0 && plan.rate > 0, "nothing to do: {plan}");
-        assert!(plan.clients >= 24 && plan.conversations >= 5, "too few to talk: {plan}");
+        assert!(plan.minutes > 0 && plan.rate > 0, "the plan has no messages: {plan}");
+        assert!(plan.clients >= 24 && plan.conversations >= 5, "the plan has too few devices: {plan}");
         plan
     }
 
@@ -107,7 +107,7 @@ pub fn devices(plan: &Plan, scene: &Scene, address: &str, dice: &mut Dice) -> (A
     let life = |(number, user): (usize, UserName)| {
         let rooms = scene.plans.iter().filter(|plan| plan.founders.contains(&user));
         let rooms = rooms.map(|plan| plan.name.clone()).collect();
-        let writer = Writer(u32::try_from(number).expect("fewer devices than that"));
+        let writer = Writer(u32::try_from(number).expect("the number of devices fits"));
         let token = scene.tokens[&user].clone();
         Life::new(writer, user, token, rooms, Arc::clone(&world), dice.fork())
     };

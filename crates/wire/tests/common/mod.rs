@@ -97,5 +97,5 @@ pub fn snapshot(name: &str, lines: &str) {
         std::fs::write(&path, lines).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap();
-    assert_eq!(lines, expected, "if this is meant: BLUETICK_BLESS=1 cargo test -p bluetick-wire");
+    assert_eq!(lines, expected, "if this change is intended: BLUETICK_BLESS=1 cargo test -p bluetick-wire");
 }

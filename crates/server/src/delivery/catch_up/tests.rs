@@ -179,7 +179,7 @@ fn resend_ack_is_sent_after_its_backlog_message() {
     let device = BacklogDevice::new();
     device.begin(&[after(1, 3)], &[]);
     let again = |seq| device.catch_up.admit_repeated_ack(chat(), Seq::new(seq), &ack(seq, true));
-    assert!(again(1), "the device has that one");
+    assert!(again(1), "the device already has seq 1");
     assert!(!again(2));
     assert_eq!(device.catch_up.held_frames(), 1);
     device.push_page(&page(Seq::new(1), 3, 100, |seq| seq == 2), &[], 100);

@@ -81,7 +81,7 @@ fn flipped_bit_is_reported_or_changes_only_a_row() {
         file.write_all_at(&byte, offset).unwrap();
     }
     println!("{reported} of 3000: {by_kind:#?}");
-    assert!(reported > 100, "hardly anything was told: {reported}");
+    assert!(reported > 100, "too few bit flips were reported: {reported}");
     assert_eq!(findings(&path), []);
 }
 
