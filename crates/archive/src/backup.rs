@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_a_directory_or_a_part_of_a_bucket() {
+    fn backup_location_parses_as_directory_or_bucket_prefix() {
         let bucket = |bucket: &str, prefix: &str| BackupLocation::Bucket {
             bucket: bucket.into(),
             prefix: prefix.into(),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_written_once() {
+    async fn second_put_with_other_bytes_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let place = BackupLocation::Directory(root.path().join("new"));
         assert!(BackupDestination::open(&place, &ArchiveSettings::default(), false).is_err());
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_put_into_a_directory_is_for_its_owner_alone_also_where_the_directory_is_not() {
+    async fn backup_files_are_private_even_in_a_shared_directory() {
         use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().unwrap();
         let mode = |path: &FilePath| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;

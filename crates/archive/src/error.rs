@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_answer_that_names_the_key_is_about_the_object() {
+    fn not_found_counts_as_missing_object_only_with_its_key_error() {
         let answer = |body: &str| generic(&format!("status code: 404 Not Found: {body}"));
         assert!(is_of_the_object(&answer("<Error><Code>NoSuchKey</Code></Error>")));
         for body in ["<Error><Code>NoSuchBucket</Code></Error>", "<html>nothing here</html>", ""] {

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_segment_never_changes() {
+    fn segment_key_matches_its_recorded_form() {
         let text = "00010203040506ab/g0w3ge1r70w3ge1r70w3ge1r7/0000000000000001-0000000000001000.0";
         assert_eq!(name().to_string(), text);
         assert_eq!(text.parse(), Ok(name()));

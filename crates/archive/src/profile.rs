@@ -49,7 +49,7 @@ mod tests {
         [half]\naws_access_key_id=FOUR\n";
 
     #[test]
-    fn the_named_profile_is_read_and_half_a_one_is_none() {
+    fn named_profile_is_read_and_an_incomplete_one_is_ignored() {
         let found =
             |name| parse(TEXT, name).map(|one| (one.access_key_id, one.secret_access_key, one.session_token));
         assert_eq!(found("default"), Some(("ONE".into(), "one=".into(), None)));
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_where_amazons_tools_have_it() {
+    fn credentials_file_is_read_from_the_standard_aws_location() {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join(".aws")).unwrap();
         std::fs::write(home.path().join(".aws/credentials"), TEXT).unwrap();

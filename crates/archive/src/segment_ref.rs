@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_form_in_rows_stays_the_same() {
+    fn segment_ref_matches_its_recorded_text_form() {
         let block = BlockRef { offset: 53, length: 4096, raw_length: 65_536, checksum: 0x0a1b_2c3d };
         let reference =
             SegmentRef { first: Seq::new(1), last: Seq::new(1000), revision: 1, block, index: 17 };

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_names_its_key() {
+    fn every_settings_problem_names_its_key() {
         let wrong = [
             ("bucket", ArchiveSettings { bucket: String::new(), ..s3() }),
             ("bucket", ArchiveSettings { bucket: "a/b".to_owned(), ..s3() }),

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_missing_object_is_an_answer() {
+    async fn missing_object_does_not_count_as_silence() {
         let silence = Silence::new(Duration::from_secs(3_600));
         let missing = || async { Err::<(), _>(ObjectArchiveError::Missing { name: "x".to_owned() }) };
         assert_eq!(silence.ask(missing()).await, missing().await);

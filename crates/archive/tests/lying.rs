@@ -1,4 +1,4 @@
-//! Object stores that do not do as they are told, or say what is not so.
+//! Object stores that acknowledge puts which they did not perform, or return wrong bytes.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -22,17 +22,17 @@ use futures_util::stream::BoxStream;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
-    /// Keeps half of what it was given.
+    /// Stores half of each object.
     HalfIsKept,
-    /// Overwrites what it was told not to.
+    /// Ignores the condition of a put and overwrites.
     ConditionIsIgnored,
-    /// Knows no put-if-absent.
+    /// Refuses conditional puts as unsupported.
     ConditionIsRefused,
-    /// Answers every read with as many bytes of something else.
+    /// Answers every read with other bytes of the same length.
     SomethingElse,
-    /// Answers every read with more than was asked for.
+    /// Answers every read with too many bytes.
     TooMuch,
-    /// Keeps nothing of what it was given.
+    /// Acknowledges every put and stores nothing.
     NothingIsKept,
 }
 
@@ -108,7 +108,7 @@ fn object_archive(lie: Lie) -> ObjectArchive {
 }
 
 #[tokio::test]
-async fn a_put_that_was_not_kept_whole_is_no_put() {
+async fn put_that_is_stored_incompletely_fails() {
     for lie in [Lie::HalfIsKept, Lie::NothingIsKept, Lie::SomethingElse, Lie::TooMuch] {
         let (name, sealed, _) = segment_of(1);
         let put = object_archive(lie).put(&name, sealed.bytes).await;
@@ -117,7 +117,7 @@ async fn a_put_that_was_not_kept_whole_is_no_put() {
 }
 
 #[tokio::test]
-async fn a_store_without_put_if_absent_does_as_well() {
+async fn puts_work_on_a_store_without_conditional_put() {
     let (name, sealed, _) = segment_of(1);
     let (_, other, _) = segment_of(2);
     let ignoring = object_archive(Lie::ConditionIsIgnored);
@@ -139,7 +139,7 @@ async fn a_store_without_put_if_absent_does_as_well() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_the_block_is_damage() {
+async fn wrong_bytes_for_a_block_are_damage_and_not_cached() {
     for lie in [Lie::SomethingElse, Lie::TooMuch] {
         let object_archive = object_archive(lie);
         let (name, sealed, _) = segment_of(1);
@@ -158,7 +158,7 @@ async fn an_answer_that_is_not_the_block_is_damage() {
 }
 
 #[tokio::test]
-async fn a_segment_that_was_replaced_leaves_memory() {
+async fn replaced_segment_is_removed_from_the_cache() {
     let object_archive = object_archive(Lie::ConditionIsRefused);
     let (name, sealed, _) = segment_of(1);
     object_archive.put(&name, sealed.bytes.clone()).await.unwrap();

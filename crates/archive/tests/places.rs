@@ -1,4 +1,4 @@
-//! The same behaviour wherever segments are kept: in memory, in a directory, on two S3 servers.
+//! The archive behaves the same in memory, in a directory and on two S3 servers.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -15,38 +15,38 @@ use futures_util::future::join_all;
 
 const MARKER: &str = "74686573746f7265/ARCHIVE.txt";
 
-async fn everything_holds(place: &TestArchive) {
-    what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place).await;
-    what_is_put_again_is_found_and_what_differs_is_replaced(place).await;
-    every_block_is_read_by_itself(place).await;
-    a_segment_that_is_not_there_is_missing(place).await;
-    a_segment_cut_short_is_damaged(place).await;
-    a_flipped_bit_damages_its_block_and_no_other(place).await;
-    a_list_shows_segments_and_passes_over_what_is_not_ours(place).await;
-    what_is_deleted_is_gone_from_memory_too(place).await;
-    a_hundred_readers_cause_one_fetch(place).await;
-    of_many_who_put_the_same_one_is_the_first(place).await;
-    what_is_missing_beside_no_marker_is_not_lost(place).await;
+async fn check_all(place: &TestArchive) {
+    missing_segment_in_an_unused_location_is_unavailable(place).await;
+    equal_put_is_recognized_and_a_different_one_replaces(place).await;
+    block_read_fetches_only_its_bytes(place).await;
+    absent_segment_is_missing(place).await;
+    truncated_segment_is_damaged(place).await;
+    flipped_bit_damages_only_its_block(place).await;
+    list_returns_segments_and_skips_foreign_objects(place).await;
+    deleted_segment_is_removed_from_the_cache(place).await;
+    hundred_concurrent_readers_cause_one_fetch(place).await;
+    of_concurrent_equal_puts_one_is_new(place).await;
+    missing_segment_without_a_marker_is_unavailable(place).await;
 }
 
 #[tokio::test]
-async fn everything_holds_in_memory() {
-    everything_holds(&TestArchive::memory()).await;
+async fn archive_works_in_memory() {
+    check_all(&TestArchive::memory()).await;
 }
 
 #[tokio::test]
-async fn everything_holds_in_a_directory() {
-    everything_holds(&TestArchive::directory()).await;
+async fn archive_works_in_a_directory() {
+    check_all(&TestArchive::directory()).await;
 }
 
 #[tokio::test]
-async fn everything_holds_on_s3s_fs() {
-    everything_holds(&TestArchive::s3(S3Kind::S3sFs).await).await;
+async fn archive_works_on_s3s_fs() {
+    check_all(&TestArchive::s3(S3Kind::S3sFs).await).await;
 }
 
 #[tokio::test]
-async fn everything_holds_on_ministack() {
-    everything_holds(&TestArchive::s3(S3Kind::Ministack).await).await;
+async fn archive_works_on_ministack() {
+    check_all(&TestArchive::s3(S3Kind::Ministack).await).await;
 }
 
 fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, ObjectArchiveError>, place: &TestArchive) {
@@ -62,7 +62,7 @@ fn assert_wrong_place<T: std::fmt::Debug>(answer: Result<T, ObjectArchiveError>,
     }
 }
 
-async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &TestArchive) {
+async fn missing_segment_in_an_unused_location_is_unavailable(place: &TestArchive) {
     let (name, sealed, _) = segment_of(1);
     assert_wrong_place(place.object_archive.must_hold(STORE).await, place);
     assert_wrong_place(place.object_archive.segment(&name).await, place);
@@ -81,8 +81,8 @@ async fn what_is_missing_in_a_place_nobody_has_put_into_is_not_lost(place: &Test
     );
 }
 
-/// As it is when another directory is mounted under a server that runs.
-async fn what_is_missing_beside_no_marker_is_not_lost(place: &TestArchive) {
+/// Another directory may be mounted while the server runs. The marker is then missing.
+async fn missing_segment_without_a_marker_is_unavailable(place: &TestArchive) {
     let (name, sealed, _) = segment_of(30);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let gone = segment_of(31).0;
@@ -107,7 +107,7 @@ async fn what_is_missing_beside_no_marker_is_not_lost(place: &TestArchive) {
     assert!(is_missing(&place.object_archive.segment(&gone).await));
 }
 
-async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &TestArchive) {
+async fn equal_put_is_recognized_and_a_different_one_replaces(place: &TestArchive) {
     let object_archive = &place.object_archive;
     let (name, sealed, _) = segment_of(1);
     assert_eq!(object_archive.put(&name, sealed.bytes.clone()).await, Ok(Put::New));
@@ -117,7 +117,7 @@ async fn what_is_put_again_is_found_and_what_differs_is_replaced(place: &TestArc
     assert_eq!(object_archive.segment(&name).await, Ok(sealed.bytes));
 }
 
-async fn every_block_is_read_by_itself(place: &TestArchive) {
+async fn block_read_fetches_only_its_bytes(place: &TestArchive) {
     let (name, sealed, records) = segment_of(2);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let before = place.object_archive.counters();
@@ -134,18 +134,18 @@ async fn every_block_is_read_by_itself(place: &TestArchive) {
     assert_eq!((opened.name, opened.records().count()), (name, 30));
 }
 
-async fn a_segment_that_is_not_there_is_missing(place: &TestArchive) {
+async fn absent_segment_is_missing(place: &TestArchive) {
     let (name, sealed, _) = segment_of(3);
     let missing = ObjectArchiveError::Missing { name: name.to_string() };
     assert_eq!(place.object_archive.block(&name, sealed.blocks[0]).await.err(), Some(missing.clone()));
     assert_eq!(place.object_archive.segment(&name).await.err(), Some(missing));
 }
 
-async fn a_segment_cut_short_is_damaged(place: &TestArchive) {
+async fn truncated_segment_is_damaged(place: &TestArchive) {
     let (name, sealed, _) = segment_of(4);
     let second = sealed.blocks[1];
-    // In the middle of the second block: the first is whole, the second short, the third beyond the
-    // end.
+    // The cut is in the middle of the second block: the first block is complete, the second is
+    // short, and the third is missing.
     let cut = usize::try_from(second.offset).unwrap() + 7;
     place.spoil(&name.to_string(), sealed.bytes[..cut].to_vec()).await;
     assert!(place.object_archive.block(&name, sealed.blocks[0]).await.is_ok());
@@ -158,7 +158,7 @@ async fn a_segment_cut_short_is_damaged(place: &TestArchive) {
     assert!(matches!(read, Err(ObjectArchiveError::Damaged { .. })), "an empty object: {read:?}");
 }
 
-async fn a_flipped_bit_damages_its_block_and_no_other(place: &TestArchive) {
+async fn flipped_bit_damages_only_its_block(place: &TestArchive) {
     let (name, sealed, _) = segment_of(5);
     let mut damaged = sealed.bytes.to_vec();
     damaged[usize::try_from(sealed.blocks[1].offset).unwrap() + 3] ^= 1;
@@ -175,7 +175,7 @@ async fn list(place: &TestArchive, conversation: Option<SegmentName>) -> HashSet
     listed.map(|entry| entry.unwrap()).collect().await
 }
 
-async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &TestArchive) {
+async fn list_returns_segments_and_skips_foreign_objects(place: &TestArchive) {
     let (name, sealed, _) = segment_of(6);
     let (other, other_sealed, _) = segment_of(7);
     let later = SegmentName { revision: 1, ..name };
@@ -208,7 +208,7 @@ async fn a_list_shows_segments_and_passes_over_what_is_not_ours(place: &TestArch
     }
 }
 
-async fn what_is_deleted_is_gone_from_memory_too(place: &TestArchive) {
+async fn deleted_segment_is_removed_from_the_cache(place: &TestArchive) {
     let (name, sealed, _) = segment_of(8);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
@@ -219,7 +219,7 @@ async fn what_is_deleted_is_gone_from_memory_too(place: &TestArchive) {
     assert_eq!(list(place, Some(name)).await, HashSet::new());
 }
 
-async fn a_hundred_readers_cause_one_fetch(place: &TestArchive) {
+async fn hundred_concurrent_readers_cause_one_fetch(place: &TestArchive) {
     let (name, sealed, _) = segment_of(9);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
     let before = place.object_archive.counters();
@@ -231,7 +231,7 @@ async fn a_hundred_readers_cause_one_fetch(place: &TestArchive) {
     assert_eq!(after.from_memory - before.from_memory, 99);
 }
 
-async fn of_many_who_put_the_same_one_is_the_first(place: &TestArchive) {
+async fn of_concurrent_equal_puts_one_is_new(place: &TestArchive) {
     for group in 20..25 {
         let (name, sealed, _) = segment_of(group);
         let puts = join_all((0..8).map(|_| {

@@ -1,5 +1,5 @@
-//! An object store that is down, slow, full, closed to us or not there: told as such, soon, and
-//! without secrets.
+//! An object store that is down, slow, full or missing, or that refuses the credentials. Errors are
+//! reported soon, with their reason and without secrets.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -17,8 +17,9 @@ use futures_util::future::join_all;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
-/// Everything that can be asked, and that each fails in a way that passes. Returns what was said.
-async fn nothing_works_now(object_archive: &ObjectArchive) -> Vec<String> {
+/// Makes every kind of request. Asserts that each fails as unavailable, and returns the error
+/// texts.
+async fn assert_unavailable(object_archive: &ObjectArchive) -> Vec<String> {
     let (name, sealed, _) = segment_of(1);
     let said = [
         object_archive.put(&name, sealed.bytes).await.err(),
@@ -48,7 +49,7 @@ fn open(settings: &ArchiveSettings, id: &'static str, secret: &'static str) -> O
         "AWS_ACCESS_KEY_ID" => Some(id.to_owned()),
         "AWS_SECRET_ACCESS_KEY" => Some(secret.to_owned()),
         "AWS_SESSION_TOKEN" => Some("the-session-token".to_owned()),
-        // Meant for somebody else.
+        // Variables for other programs, which the archive must ignore.
         "AWS_ENDPOINT_URL" | "AWS_ENDPOINT_URL_S3" => Some("http://127.0.0.1:1".to_owned()),
         _ => None,
     };
@@ -62,12 +63,12 @@ fn assert_no_secret(texts: &[String]) {
 }
 
 #[tokio::test]
-async fn where_nothing_listens_that_is_said_at_once() {
+async fn refused_connection_is_reported_immediately() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let start = Instant::now();
-    let said = nothing_works_now(&open(&at(endpoint.clone()), "id", "the-secret")).await;
+    let said = assert_unavailable(&open(&at(endpoint.clone()), "id", "the-secret")).await;
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     assert!(said[1].starts_with(&format!("s3 bluetick-test/bluetick at {endpoint}: ")), "{}", said[1]);
     assert!(said[1].contains("refused"), "{}", said[1]);
@@ -75,7 +76,7 @@ async fn where_nothing_listens_that_is_said_at_once() {
 }
 
 #[tokio::test]
-async fn a_store_that_never_answers_is_given_up_in_time() {
+async fn silent_object_store_times_out_once_for_all_readers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let silent = tokio::spawn(async move {
@@ -97,13 +98,13 @@ async fn a_store_that_never_answers_is_given_up_in_time() {
     let counters = object_archive.counters();
     assert_eq!((counters.fetches, counters.failed_fetches), (1, 1), "all readers shared one failed fetch");
     let start = Instant::now();
-    nothing_works_now(&object_archive).await;
+    assert_unavailable(&object_archive).await;
     assert!(start.elapsed() < Duration::from_secs(30), "five calls took {:?}", start.elapsed());
     silent.abort();
 }
 
 #[tokio::test]
-async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
+async fn silent_connection_is_retried_before_the_timeout() {
     let place = TestArchive::s3(S3Kind::S3sFs).await;
     let (name, sealed, _) = segment_of(1);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
@@ -111,7 +112,7 @@ async fn a_connection_that_fell_silent_is_not_waited_for_to_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let behind = server.endpoint().strip_prefix("http://").unwrap().to_owned();
-    // The first connection gets no answer, those after it do.
+    // The first connection gets no answer. Later connections reach the server.
     let between = tokio::spawn(async move {
         let _silent = listener.accept().await.unwrap();
         while let Ok((mut stream, _)) = listener.accept().await {
@@ -139,7 +140,7 @@ async fn server_without_tls_is_reported() {
                 tokio::io::AsyncWriteExt::write_all(&mut stream, b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    let said = nothing_works_now(&open(&at(endpoint), "id", "the-secret")).await;
+    let said = assert_unavailable(&open(&at(endpoint), "id", "the-secret")).await;
     assert!(said[1].contains("corrupt message"), "{}", said[1]);
     assert_no_secret(&said);
     rude.abort();
@@ -149,25 +150,25 @@ async fn server_without_tls_is_reported() {
 async fn wrong_keys_are_reported_with_the_code_of_the_response() {
     let server = S3Server::start(S3Kind::S3sFs).await;
     let [(_, id), _] = server.credentials();
-    let said = nothing_works_now(&open(&settings_for(&server), id, "the-secret")).await;
+    let said = assert_unavailable(&open(&settings_for(&server), id, "the-secret")).await;
     assert!(said.iter().all(|text| text.contains("403 Forbidden (SignatureDoesNotMatch)")), "{said:?}");
     assert_no_secret(&said);
-    let said = nothing_works_now(&open(&settings_for(&server), "nobody", "the-secret")).await;
+    let said = assert_unavailable(&open(&settings_for(&server), "nobody", "the-secret")).await;
     assert!(said.iter().all(|text| text.contains("it answered 4")), "{said:?}");
     assert_no_secret(&said);
 }
 
 #[tokio::test]
-async fn a_bucket_that_is_not_there_has_lost_nothing() {
-    // The one of the two that names the bucket in its answer, as Amazon does.
+async fn missing_bucket_is_unavailable_and_not_lost() {
+    // Of the two servers, Ministack names the bucket in its answer, as Amazon S3 does.
     let server = S3Server::start(S3Kind::Ministack).await;
     let settings = ArchiveSettings { bucket: "another-bucket".to_owned(), ..settings_for(&server) };
-    let said = nothing_works_now(&archive_at(&server, &settings)).await;
+    let said = assert_unavailable(&archive_at(&server, &settings)).await;
     assert!(said.iter().all(|text| text.contains("404 Not Found (NoSuchBucket)")), "{said:?}");
 }
 
 #[tokio::test]
-async fn a_server_that_comes_back_is_used_again() {
+async fn restarted_object_store_is_used_again() {
     let mut place = TestArchive::s3(S3Kind::S3sFs).await;
     let (name, sealed, _) = segment_of(1);
     place.object_archive.put(&name, sealed.bytes.clone()).await.unwrap();
@@ -179,7 +180,7 @@ async fn a_server_that_comes_back_is_used_again() {
     let again = place.object_archive.block(&name, sealed.blocks[0]).await.unwrap();
     assert_eq!(again.record(0), held.record(0), "cached blocks are served during the outage");
     server.start_again().await;
-    // It is left alone for a moment at a time.
+    // After a failure the archive refuses requests for a moment without asking the server.
     let read = loop {
         match place.object_archive.block(&name, sealed.blocks[1]).await {
             Err(ObjectArchiveError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -189,7 +190,7 @@ async fn a_server_that_comes_back_is_used_again() {
     assert_eq!(read.unwrap().len(), 10);
 }
 
-/// A file system of its own, gone when the test ends.
+/// A mounted file system, unmounted when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -221,14 +222,14 @@ async fn listed(object_archive: &ObjectArchive) -> Vec<SegmentName> {
     object_archive.list(STORE, None).map(|entry| entry.unwrap().0).collect().await
 }
 
-/// Every file below, however it is named.
+/// Counts all files below a directory, hidden ones included.
 fn files_below(directory: &Path) -> usize {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries.map(|path| if path.is_dir() { files_below(&path) } else { 1 }).sum()
 }
 
 #[tokio::test]
-async fn a_full_or_read_only_disk_refuses_and_nothing_half_written_is_left() {
+async fn put_on_a_full_or_read_only_disk_fails_without_partial_files() {
     let disk = SmallDisk::mount("size=1m");
     let object_archive = ObjectArchive::open(&in_directory(), disk.0.path()).unwrap().unwrap();
     let (name, sealed, _) = segment_of(1);
@@ -259,27 +260,27 @@ async fn a_full_or_read_only_disk_refuses_and_nothing_half_written_is_left() {
 }
 
 #[tokio::test]
-async fn a_directory_that_is_not_mounted_has_lost_nothing() {
+async fn unmounted_directory_is_unavailable_and_not_lost() {
     let place = TestArchive::directory();
     let (name, sealed, _) = segment_of(1);
     place.object_archive.put(&name, sealed.bytes).await.unwrap();
     std::fs::remove_dir_all(place.directory.as_ref().unwrap().path().join("archive")).unwrap();
-    let said = nothing_works_now(&place.object_archive).await;
+    let said = assert_unavailable(&place.object_archive).await;
     assert!(said.iter().all(|text| text.ends_with("archive: it is not there")), "{said:?}");
 }
 
 #[tokio::test]
-async fn where_no_key_was_given_that_is_said() {
+async fn missing_credentials_are_reported() {
     let settings = at("http://127.0.0.1:1".to_owned());
     let variable = |name: &str| (name == "AWS_METADATA_ENDPOINT").then(|| "http://127.0.0.1:1".to_owned());
     let object_archive =
         ObjectArchive::open_with_environment(&settings, Path::new("/nowhere"), &variable).unwrap().unwrap();
-    let said = nothing_works_now(&object_archive).await;
+    let said = assert_unavailable(&object_archive).await;
     assert!(said.iter().all(|text| text.contains("AWS_ACCESS_KEY_ID is not set")), "{said:?}");
 }
 
 #[tokio::test]
-async fn what_a_crash_left_of_a_put_is_swept() {
+async fn staged_files_of_a_crashed_put_are_swept() {
     let place = TestArchive::directory();
     let (name, sealed, _) = segment_of(1);
     let (other, other_sealed, _) = segment_of(2);

@@ -38,7 +38,7 @@ async fn assert_recognised(kit: &Kit, id: ConversationId, after: Option<u64>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_gets_its_first_place_and_other_content_is_refused() {
+async fn resend_of_an_archived_message_returns_first_seq_and_other_content_is_refused() {
     let (kit, _) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=150)).await;
@@ -57,7 +57,7 @@ async fn it_gets_its_first_place_and_other_content_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_retry_from_far_back_finds_it_long_after_the_window_and_without_the_object_store() {
+async fn retry_finds_an_archived_message_after_the_window_without_the_object_store() {
     let faulty = Faulty::new();
     let kit = Kit::over(std::sync::Arc::clone(&faulty) as _, eager());
     let id = direct(&*kit.store, "alice", "bob").await;

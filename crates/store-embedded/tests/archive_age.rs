@@ -16,7 +16,7 @@ use bluetick_core::{ConversationId, Timestamp};
 
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// Messages that are in the tables before anything else comes.
+/// Sends messages, and waits until they are in the tables.
 async fn settled(kit: &Kit, id: ConversationId, at: Timestamp, texts: Vec<String>) {
     send_many(&*kit.store, id, "alice", at, texts).await;
     let now = kit.clock.now();
@@ -26,7 +26,7 @@ async fn settled(kit: &Kit, id: ConversationId, at: Timestamp, texts: Vec<String
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_sender_says_of_the_time_does_not_matter() {
+async fn client_timestamp_does_not_affect_the_age() {
     let (kit, _) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     let in_2019 = Timestamp::from_millis(1_550_000_000_000);
@@ -42,7 +42,7 @@ async fn what_a_sender_says_of_the_time_does_not_matter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_ahead_for_a_while_keeps_nothing_hot_for_ever() {
+async fn messages_received_with_a_fast_clock_are_archived_later() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     let ahead = NOW.plus_millis(4_000 * DAY_MS);
@@ -62,11 +62,11 @@ async fn a_clock_that_was_ahead_for_a_while_keeps_nothing_hot_for_ever() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_jumps_back_moves_nothing_early() {
+async fn messages_received_with_a_slow_clock_are_not_archived_early() {
     let (kit, _) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     settled(&kit, id, LATER, numbered("young", 1..=64)).await;
-    // A year back for a while.
+    // The clock is a year slow for a while.
     let back = NOW.plus_millis(-365 * DAY_MS);
     kit.clock.set(back);
     settled(&kit, id, back, numbered("back", 1..=64)).await;
@@ -81,7 +81,7 @@ async fn a_clock_that_jumps_back_moves_nothing_early() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_fill_a_segment_waits_until_patience_ends() {
+async fn partial_segment_is_archived_after_patience_seconds() {
     let settings = ArchiveSettings { patience_seconds: 5 * 24 * 3600, ..eager() };
     let (kit, objects) = Kit::in_memory(settings);
     let id = direct(&*kit.store, "alice", "bob").await;
@@ -98,20 +98,20 @@ async fn what_does_not_fill_a_segment_waits_until_patience_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_messages_make_a_segment_sooner() {
+async fn large_messages_close_a_segment_early() {
     let settings = ArchiveSettings { segment_messages: 100_000, ..eager() };
     let (kit, objects) = Kit::in_memory(settings);
     let id = direct(&*kit.store, "alice", "bob").await;
     let long = |number| format!("{number} {}", "z".repeat(60_000));
     kit.send_many(id, "alice", (1..=300).map(long)).await;
     kit.run().await.unwrap();
-    // Eighteen megabytes, eight at most in one.
+    // The texts have 18 MB, and a segment takes at most 8 MiB.
     assert_eq!((kit.cold_messages().await, paths(&*objects).await.len()), (300, 3));
     assert_eq!(history(&*kit.store, id, "bob").await.len(), 300);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_brought_back_stays_until_a_run_names_it() {
+async fn restored_conversation_stays_hot_until_a_run_names_it() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     let other = direct(&*kit.store, "alice", "carol").await;
@@ -134,7 +134,7 @@ async fn what_was_brought_back_stays_until_a_run_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_pace_does_not_hold_up_who_closes_the_store() {
+async fn close_stops_a_rate_limited_run() {
     let settings = ArchiveSettings { messages_per_second: 1, segment_messages: 64, ..eager() };
     let (kit, _) = Kit::in_memory(settings);
     let id = direct(&*kit.store, "alice", "bob").await;
@@ -148,7 +148,7 @@ async fn a_slow_pace_does_not_hold_up_who_closes_the_store() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     kit.store.close().await;
-    // 640 messages would take ten minutes.
+    // At one message per second, 640 messages take ten minutes.
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await.expect("it ends with the store");
     assert!(matches!(ended.unwrap(), Err(ArchiveError::Stopped)));
 }

@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 const LASTS: Duration = Duration::from_secs(6);
 
 #[derive(Default)]
-struct SortedReadStates {
+struct Totals {
     over: AtomicBool,
     pages: AtomicU64,
     runs: AtomicU64,
@@ -32,7 +32,7 @@ async fn send_always(
     store: Arc<dyn Store>,
     ids: Vec<ConversationId>,
     sender: &'static str,
-    tally: Arc<SortedReadStates>,
+    tally: Arc<Totals>,
 ) {
     let mut dice = Dice::new(sender.len() as u64 + u64::from(sender.as_bytes()[0]));
     let mut number = 0u64;
@@ -54,12 +54,7 @@ async fn send_always(
     }
 }
 
-async fn read_always(
-    store: Arc<dyn Store>,
-    ids: Vec<ConversationId>,
-    seed: u64,
-    tally: Arc<SortedReadStates>,
-) {
+async fn read_always(store: Arc<dyn Store>, ids: Vec<ConversationId>, seed: u64, tally: Arc<Totals>) {
     let mut dice = Dice::new(seed);
     while !tally.over.load(Ordering::Relaxed) {
         let id = *dice.pick(&ids).unwrap();
@@ -71,12 +66,13 @@ async fn read_always(
         messages.sort_by_key(|message| message.seq);
         assert_right(id, &messages, &tally.acknowledged);
         tally.pages.fetch_add(1, Ordering::Relaxed);
-        // A page from memory waits for nothing, and others want their turn.
+        // A cached page returns without waiting, so let other tasks run.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
 
-/// Dense, in order, nothing twice, and each as it was acknowledged.
+/// Asserts that seqs are contiguous, that the messages of each sender are in order, and that each
+/// text is the acknowledged one.
 fn assert_right(
     id: ConversationId,
     messages: &[Message],
@@ -101,12 +97,7 @@ fn assert_right(
     }
 }
 
-async fn archive_always(
-    kit: Arc<Kit>,
-    ids: Vec<ConversationId>,
-    trash: ConversationId,
-    tally: Arc<SortedReadStates>,
-) {
+async fn archive_always(kit: Arc<Kit>, ids: Vec<ConversationId>, trash: ConversationId, tally: Arc<Totals>) {
     let mut dice = Dice::new(77);
     let mut round = 0;
     while !tally.over.load(Ordering::Relaxed) {
@@ -119,7 +110,7 @@ async fn archive_always(
             1 => {
                 kit.run_only(id).await.unwrap();
             }
-            // An erasure makes the next run write the tables anew.
+            // An erasure makes the next run compact the tables.
             2 => {
                 send(&*kit.store, trash, "bob", &format!("rubbish {round}")).await.unwrap();
                 kit.erase(EraseScope::Conversation(trash), None).await.unwrap();
@@ -135,7 +126,7 @@ async fn archive_always(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sends_and_readers_notice_nothing_of_any_job() {
+async fn sends_and_reads_stay_correct_during_all_archive_jobs() {
     let settings = ArchiveSettings { segment_messages: 64, cache_bytes: 256 << 10, ..eager() };
     let (kit, objects) = Kit::in_memory(settings);
     let ids = vec![
@@ -144,7 +135,7 @@ async fn sends_and_readers_notice_nothing_of_any_job() {
         group(&*kit.store, 2, "alice", &["bob", "carol"]).await,
     ];
     let trash = direct(&*kit.store, "bob", "trash").await;
-    let (kit, tally) = (Arc::new(kit), Arc::new(SortedReadStates::default()));
+    let (kit, tally) = (Arc::new(kit), Arc::new(Totals::default()));
     let mut tasks = JoinSet::new();
     let store = || Arc::clone(&kit.store) as Arc<dyn Store>;
     tasks.spawn(send_always(store(), ids.clone(), "alice", Arc::clone(&tally)));
@@ -187,7 +178,8 @@ async fn sends_and_readers_notice_nothing_of_any_job() {
     kit.assert_exact(&*objects).await;
 }
 
-/// The reader has its rows and asks for the object; until it is answered, `meanwhile` happens.
+/// Runs `meanwhile` after a reader has read its rows and before its object arrives. Returns the
+/// page that the reader gets.
 async fn read_across(meanwhile: impl AsyncFnOnce(&Kit, ConversationId)) -> Vec<Message> {
     let faulty = Faulty::new();
     let kit = Kit::over(Arc::clone(&faulty) as _, ArchiveSettings { cache_bytes: 0, ..eager() });
@@ -205,7 +197,7 @@ async fn read_across(meanwhile: impl AsyncFnOnce(&Kit, ConversationId)) -> Vec<M
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_whose_object_is_brought_back_under_it_reads_what_is_hot() {
+async fn read_during_a_restore_returns_the_hot_rows() {
     let read = read_across(async |kit: &Kit, id| {
         kit.restore(id).await.unwrap();
     })
@@ -215,7 +207,7 @@ async fn a_reader_whose_object_is_brought_back_under_it_reads_what_is_hot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_whose_object_is_written_anew_under_the_same_name_reads_the_new_one() {
+async fn read_during_a_rewrite_returns_the_new_object() {
     let read = read_across(async |kit: &Kit, id| {
         kit.restore(id).await.unwrap();
         kit.erase(EraseScope::Conversation(id), Some(5)).await.unwrap();

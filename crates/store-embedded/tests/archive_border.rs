@@ -1,4 +1,4 @@
-//! The border between the hot store and the archive: nobody can tell where it is.
+//! Pages that contain both hot and archived messages equal the pages of a store without an archive.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -13,7 +13,7 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts};
 use bluetick_testkit::dice::Dice;
 use tempfile::TempDir;
 
-/// The same happens to both; only one is archived.
+/// Two stores with the same operations; only one archives.
 struct Twins {
     kit: Kit,
     plain: EmbeddedStore,
@@ -44,7 +44,7 @@ impl Twins {
         assert!(here == there, "seed {seed}: {reader} {from:?} limit {limit}\n{here:?}\n{there:?}");
     }
 
-    /// Every kind of page, at every place and with every limit as far as that is bearable.
+    /// Compares pages with every limit, from the newest message and from random seqs.
     async fn assert_same_pages(&self, id: ConversationId, reader: &str, dice: &mut Dice, seed: u64) {
         let [_, plain] = self.both();
         let head = page(plain, id, reader, PageFrom::Newest, 1).await.unwrap().head.get();
@@ -60,7 +60,7 @@ impl Twins {
         assert_eq!(history(cold, id, reader).await, history(plain, id, reader).await, "seed {seed}");
     }
 
-    async fn assert_same_lines(&self, id: ConversationId, reader: &str, seed: u64) {
+    async fn assert_same_inbox_entries(&self, id: ConversationId, reader: &str, seed: u64) {
         let [cold, plain] = self.both();
         let (here, there) =
             (cold.inbox_entry(id, &user(reader)).await, plain.inbox_entry(id, &user(reader)).await);
@@ -97,7 +97,7 @@ async fn burst(
                 content: content(dice, *number).as_str().into(),
                 content_type,
                 timestamp: NOW.plus_millis(dice.below(1_000_000_000_000) as i64 - 500_000_000_000),
-                // Not in order: several servers' clocks.
+                // Times are not in order, as with the clocks of several servers.
                 received_at: NOW.plus_millis(86_000_000 - age_ms),
                 ..message(id, sender, &format!("m{number}"))
             })
@@ -152,21 +152,21 @@ async fn one_history(seed: u64) {
     twins.assert_same_pages(pair, "bob", &mut dice, seed).await;
     twins.assert_same_pages(crowd, "carol", &mut dice, seed).await;
     for reader in ["alice", "bob", "carol"] {
-        twins.assert_same_lines(crowd, reader, seed).await;
+        twins.assert_same_inbox_entries(crowd, reader, seed).await;
     }
     assert!(twins.kit.cold_messages().await > 0, "seed {seed}");
     assert_eq!(twins.kit.problems().await, Vec::<String>::new(), "seed {seed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_are_those_of_a_store_without_an_archive() {
+async fn pages_equal_those_of_a_store_without_an_archive() {
     for seed in 1..=6 {
         one_history(seed).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_page_at_the_border_is_whole_with_every_limit() {
+async fn pages_across_hot_and_cold_messages_are_complete_with_every_limit() {
     let twins = Twins::new(eager());
     for store in twins.both() {
         direct(store, "alice", "bob").await;

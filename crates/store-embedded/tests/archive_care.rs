@@ -25,7 +25,7 @@ fn tables(kit: &Kit) -> PathBuf {
     kit.directory.path().join("tables/data.mdb")
 }
 
-/// Another one after each compaction.
+/// Inode of the table file. A compaction changes it.
 fn file_number(kit: &Kit) -> u64 {
     std::fs::metadata(tables(kit)).unwrap().ino()
 }
@@ -39,7 +39,7 @@ fn of_user(name: &str) -> EraseScope {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_tables_stay_private_when_they_are_written_anew() {
+async fn compacted_tables_keep_their_private_mode() {
     let (kit, _objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("secret", 1..=300)).await;
@@ -51,7 +51,7 @@ async fn the_tables_stay_private_when_they_are_written_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_little_that_expires_does_not_rewrite_the_whole_store() {
+async fn small_expiry_does_not_compact_the_tables() {
     let (kit, _objects) =
         Kit::in_memory(ArchiveSettings { age_seconds: 1_000 * HOUR, ..retaining(48 * HOUR) });
     let large = direct(&*kit.store, "carol", "dave").await;
@@ -72,7 +72,7 @@ async fn a_little_that_expires_does_not_rewrite_the_whole_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_segment_that_expires_is_not_rewritten_chunk_by_chunk() {
+async fn expired_segment_is_deleted_without_rewrites() {
     let objects = Faulty::new();
     let settings =
         ArchiveSettings { age_seconds: 100 * HOUR, segment_messages: 1_000, ..retaining(1_000 * HOUR) };
@@ -81,7 +81,7 @@ async fn a_segment_that_expires_is_not_rewritten_chunk_by_chunk() {
     for turn in 0..16 {
         let at = NOW.plus_millis(turn * HOUR_MS);
         send_many(&*kit.store, id, "alice", at, numbered(&format!("turn{turn}"), 1..=64)).await;
-        // So that each is a chunk.
+        // The run makes a chunk of these messages.
         kit.run_whole_segments().await.unwrap();
     }
     kit.clock.set(NOW.plus_millis(500 * HOUR_MS));
@@ -113,7 +113,7 @@ async fn retention_reaches_old_messages_of_a_quiet_conversation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_from_a_backup_sweep_nothing_that_took_the_place_of_what_they_name() {
+async fn stale_rows_do_not_sweep_rewritten_objects() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("a", 1..=50)).await;
@@ -131,7 +131,7 @@ async fn rows_from_a_backup_sweep_nothing_that_took_the_place_of_what_they_name(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_hot_is_erased_everywhere_while_the_object_store_is_down() {
+async fn erasure_removes_hot_content_while_the_object_store_is_down() {
     let objects = Faulty::new();
     let kit = Kit::over(Arc::clone(&objects) as _, ArchiveSettings { age_seconds: 1_000_000, ..eager() });
     let mut left = 0;
@@ -151,10 +151,10 @@ async fn what_is_hot_is_erased_everywhere_while_the_object_store_is_down() {
     assert_eq!(left, 0, "none of these messages was archived");
 }
 
-/// Readers may hold what others wait for who hold the tables. However long that takes, the tables
-/// are written anew.
+/// Readers hold locks that the swap of the tables needs. A compaction completes regardless of how
+/// long they hold them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_tables_are_swapped_under_readers_of_all_kinds() {
+async fn compaction_swaps_the_tables_under_continuous_readers() {
     let (kit, _objects) = Kit::in_memory(ArchiveSettings { age_seconds: 1_000_000, ..eager() });
     let mut ids = Vec::new();
     for number in 0..100 {
@@ -182,7 +182,7 @@ async fn the_tables_are_swapped_under_readers_of_all_kinds() {
         })
         .collect();
     for round in 0..3 {
-        // Rooms go to sleep at a checkpoint, and are woken again by the readers.
+        // A checkpoint evicts conversations, and the readers load them again.
         for id in &ids[..20] {
             send_many(&*kit.store, *id, "alice", NOW, [format!("round {round}")]).await;
         }
@@ -197,14 +197,14 @@ async fn the_tables_are_swapped_under_readers_of_all_kinds() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_erased_is_in_no_file_any_more() {
+async fn erased_text_is_in_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let settings = ArchiveSettings { engine: ArchiveEngine::Directory, ..eager() };
     let object_archive = ObjectArchive::open(&settings, directory.path()).unwrap().unwrap();
     let kit =
         Kit::open(directory, Arc::new(ManualClock::at(LATER)), Some(Arc::new(object_archive)), settings);
     let id = direct(&*kit.store, "alice", "bob").await;
-    // An id is no content, and stays.
+    // Message ids are not content, so an erasure keeps them.
     send_as(&*kit.store, id, "alice", "m1", "zebrafish one").await.unwrap();
     send_as(&*kit.store, id, "alice", "m2", "zebrafish two").await.unwrap();
     kit.run_only(id).await.unwrap();

@@ -37,7 +37,7 @@ impl Scene {
         Scene { kit, objects, pair, crowd, pair_before, crowd_before }
     }
 
-    /// Dies if the job was stopped; returns whether it was.
+    /// Crashes and reopens the store. Returns whether the brake stopped the job.
     fn die(mut self, outcome: Option<&ArchiveError>) -> (Scene, bool) {
         let stopped = self.kit.brake.release();
         assert_eq!(matches!(outcome, Some(ArchiveError::Stopped)), stopped, "{outcome:?}");
@@ -53,7 +53,7 @@ impl Scene {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_died_at_any_step_is_finished_by_the_next() {
+async fn run_killed_at_any_step_is_finished_by_the_next_run() {
     let mut stops = 0;
     for step in STEPS {
         for time in 1..=4 {
@@ -74,7 +74,7 @@ async fn a_run_that_died_at_any_step_is_finished_by_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restore_that_died_at_any_step_is_finished_by_the_next() {
+async fn restore_killed_at_any_step_is_finished_by_the_next_restore() {
     let mut stops = 0;
     for step in STEPS {
         for time in 1..=2 {
@@ -88,7 +88,7 @@ async fn a_restore_that_died_at_any_step_is_finished_by_the_next() {
             scene.assert_nothing_changed(&at).await;
             scene.kit.restore(scene.pair).await.unwrap();
             scene.assert_nothing_changed(&at).await;
-            // It stays, and what the dead one left goes.
+            // The conversation stays hot, and the leftovers of the killed restore are deleted.
             scene.kit.run().await.unwrap();
             scene.assert_nothing_changed(&at).await;
             assert_eq!(scene.kit.cold_messages().await, 41, "{at}");
@@ -100,7 +100,7 @@ async fn a_restore_that_died_at_any_step_is_finished_by_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_that_died_at_any_step_is_finished_by_the_next_run() {
+async fn erasure_killed_at_any_step_is_finished_by_the_next_run() {
     let mut stops = 0;
     for step in STEPS {
         for time in 1..=3 {
@@ -136,13 +136,13 @@ async fn an_erasure_that_died_at_any_step_is_finished_by_the_next_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_to_which_nothing_came_to_refer_is_swept() {
+async fn unreferenced_object_is_swept() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=20)).await;
     kit.brake.set(AfterPut, 1);
     assert!(matches!(kit.run().await, Err(ArchiveError::Stopped)));
-    // Its last chunk grows, so that the next run puts another object.
+    // The last chunk grows, so that the next run puts another object.
     kit.send_many(id, "alice", numbered("more", 1..=5)).await;
     let kit = kit.crash();
     assert_eq!(archive_kit::paths(&*objects).await.len(), 1);
@@ -151,21 +151,21 @@ async fn an_object_to_which_nothing_came_to_refer_is_swept() {
     kit.assert_exact(&*objects).await;
 }
 
-/// Who writes while its conversation is moved does not fail the run.
+/// A send to a conversation during its move does not fail the run.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_that_grows_under_a_run_is_planned_again() {
+async fn chunk_that_grows_during_a_run_is_planned_again() {
     let faulty = archive_kit::faulty::Faulty::new();
     let kit = Arc::new(Kit::over(Arc::clone(&faulty) as _, eager()));
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=20)).await;
-    // The put is read back; there it is held up.
+    // The job reads each put back. Hold that read.
     let held = faulty.hold_next_get();
     let running = tokio::spawn({
         let kit = Arc::clone(&kit);
         async move { kit.run().await }
     });
     held.reached().await;
-    // More than makes a checkpoint.
+    // Enough bytes to start a checkpoint.
     kit.send_many(id, "alice", (1..=9).map(|number| format!("{number} {}", "m".repeat(4_000)))).await;
     let grown = || {
         let copy = archive_kit::common::copy_of(kit.directory.path());
@@ -185,9 +185,9 @@ async fn a_chunk_that_grows_under_a_run_is_planned_again() {
     kit.assert_exact(&*faulty.inner).await;
 }
 
-/// As when whoever asked for it goes away.
+/// A job is dropped when its caller disconnects.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_dropped_at_any_moment_leaves_everything_in_order() {
+async fn job_dropped_at_any_time_changes_no_message() {
     let scene = Scene::new().await;
     for round in 0..60u64 {
         let _ = tokio::time::timeout(std::time::Duration::from_micros(200 * round), scene.kit.run()).await;

@@ -18,12 +18,12 @@ use object_store::ObjectStoreExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 
-/// Three segments, of which the second has the places 129 to 256.
+/// Creates a conversation with three segments. The second one has the seqs 129 to 256.
 async fn three_segments() -> (Kit, Arc<InMemory>, ConversationId, Vec<Message>, Path) {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("message", 1..=300)).await;
-    // The cache has nothing of it: everything is read before it moves.
+    // This read fills no cache, because nothing is archived yet.
     let before = history(&*kit.store, id, "bob").await;
     kit.run().await.unwrap();
     let names = paths(&*objects).await;
@@ -45,8 +45,8 @@ fn assert_only_lost(after: &[Message], before: &[Message], lost: std::ops::Range
     assert_eq!(after.len(), before.len());
 }
 
-/// The damage to the second segment.
-async fn is_lost_and_told_of(
+/// Checks that the damage of the second segment loses only its messages and is reported.
+async fn assert_lost_and_reported(
     kit: &Kit,
     objects: &InMemory,
     id: ConversationId,
@@ -62,47 +62,47 @@ async fn is_lost_and_told_of(
     kit.run().await.unwrap();
     assert_eq!(objects.get(second).await.is_ok(), there, "it is left as it is");
     assert_eq!(kit.cold_messages().await, 300);
-    // The others come back.
+    // The other segments are restored.
     let restored = kit.restore(id).await;
     assert!(matches!(&restored, Err(ArchiveError::Damaged(why)) if why.contains(name)), "{restored:?}");
     assert_eq!(kit.cold_messages().await, 128);
     assert_only_lost(&history(&*kit.store, id, "bob").await, before, 129..=256);
-    // And go again, also without patience for what can never fill a segment.
+    // The restored messages are archived again by a run that names the conversation.
     kit.run_only(id).await.unwrap();
     assert_eq!(kit.cold_messages().await, 300);
     assert_only_lost(&history(&*kit.store, id, "bob").await, before, 129..=256);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_damaged_is_lost_and_nothing_else() {
+async fn damaged_segment_loses_only_its_messages() {
     let (kit, objects, id, before, second) = three_segments().await;
     let mut bytes = bytes_of(&*objects, &second).await.to_vec();
     bytes[60] ^= 1;
     objects.put(&second, bytes.into()).await.unwrap();
-    is_lost_and_told_of(&kit, &objects, id, &before, &second).await;
+    assert_lost_and_reported(&kit, &objects, id, &before, &second).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_cut_off_is_lost_and_nothing_else() {
+async fn truncated_segment_loses_only_its_messages() {
     let (kit, objects, id, before, second) = three_segments().await;
     let bytes = bytes_of(&*objects, &second).await;
     objects.put(&second, bytes.slice(..60).into()).await.unwrap();
-    is_lost_and_told_of(&kit, &objects, id, &before, &second).await;
+    assert_lost_and_reported(&kit, &objects, id, &before, &second).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_gone_is_lost_and_comes_back_with_its_object() {
+async fn messages_of_a_missing_object_are_lost_until_it_returns() {
     let (kit, objects, id, before, second) = three_segments().await;
     let bytes = bytes_of(&*objects, &second).await;
     objects.delete(&second).await.unwrap();
-    is_lost_and_told_of(&kit, &objects, id, &before, &second).await;
+    assert_lost_and_reported(&kit, &objects, id, &before, &second).await;
     objects.put(&second, bytes.into()).await.unwrap();
     assert_eq!(history(&*kit.store, id, "bob").await, before);
     assert_eq!(kit.problems().await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frame_of_another_conversation_is_noticed() {
+async fn block_of_another_conversation_is_reported_and_not_returned() {
     let (kit, objects) = Kit::in_memory(eager());
     let ours = direct(&*kit.store, "alice", "bob").await;
     let theirs = direct(&*kit.store, "alice", "carol").await;
@@ -116,7 +116,7 @@ async fn a_frame_of_another_conversation_is_noticed() {
     kit.store.close().await;
     let Kit { store, clock, object_archive, settings, directory, .. } = kit;
     drop(store);
-    // A row of ours that says: the content is that frame.
+    // Make a row of our conversation refer to the block of theirs.
     {
         let tables = Tables::open(&directory.path().join("tables")).unwrap();
         let engine = tables.writing().unwrap();
@@ -158,7 +158,7 @@ async fn a_frame_of_another_conversation_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_is_finished_also_where_a_segment_is_damaged_and_keeps_what_can_be_read() {
+async fn erasure_of_a_damaged_segment_finishes_and_keeps_readable_messages() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     for part in 0..3 {

@@ -1,4 +1,4 @@
-//! Erasure: the content is gone everywhere, and nothing else is.
+//! An erasure removes the content everywhere, and no other content.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -33,12 +33,12 @@ async fn is_in_objects(objects: &dyn ObjectStore, needle: &str) -> bool {
     false
 }
 
-/// In the bytes of the file as they are.
+/// Returns whether the raw bytes of the table file contain the text.
 fn is_in_file(directory: &TempDir, needle: &str) -> bool {
     contains(&std::fs::read(directory.path().join("tables/data.mdb")).unwrap(), needle)
 }
 
-/// In a row, unpacked. The store must be closed.
+/// Returns whether an unpacked row contains the text. The store must be closed.
 fn is_in_rows(directory: &TempDir, ids: &[ConversationId], readers: &[&str], needle: &str) -> bool {
     let tables = Tables::open(&directory.path().join("tables")).unwrap();
     let engine = tables.current().unwrap();
@@ -76,7 +76,8 @@ fn facts(message: &Message) -> (Seq, String, String, i64, i64) {
     (*seq, sender.to_string(), format!("{message_id:?}"), received_at.millis(), timestamp.millis())
 }
 
-/// Of whom the words are gone and who kept them, in order.
+/// Asserts that exactly the messages selected by `goes` are erased, and that all others are
+/// unchanged.
 fn assert_erased(after: &[Message], before: &[Message], goes: impl Fn(&Message) -> bool) {
     assert_eq!(after.len(), before.len());
     for (after, before) in after.iter().zip(before) {
@@ -100,7 +101,7 @@ async fn page_cached_before_an_erasure_is_not_returned_after_it() {
     let id = group(&*kit.store, 3, "alice", &["bob"]).await;
     let other = group(&*kit.store, 4, "alice", &["bob"]).await;
     kit.send_many(id, "alice", numbered("xyzzy", 1..=30)).await;
-    // It waits until everything is in the tables, from where the page is read and then kept.
+    // The erasure waits until all messages are in the tables. The next read caches a page of them.
     kit.erase(EraseScope::Conversation(other), None).await.unwrap();
     let before = history(&*kit.store, id, "bob").await;
     assert_eq!(history(&*kit.store, id, "bob").await, before);
@@ -144,7 +145,7 @@ async fn erased_conversation_leaves_no_content_in_hot_and_cold_rows() {
     assert_eq!(kit.store.receipt_counts(id, &user("alice"), Seq::new(50)).await.unwrap(), receipts_before);
     assert!(!is_in_objects(&*objects, "xyzzy ").await, "at once");
 
-    // Sent again, with the same words or others: it was there before, and stays erased.
+    // Resends with the same or other content are duplicates, and the messages stay erased.
     for (sender, number, seq, text) in
         [("bob", "xyzzy-hot-3", 154, "xyzzy hot 3"), ("alice", "alice-xyzzy-cold-7", 8, "others")]
     {
@@ -161,7 +162,7 @@ async fn erased_conversation_leaves_no_content_in_hot_and_cold_rows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_user_wrote_is_erased_in_all_conversations_also_in_those_it_left() {
+async fn erasure_of_a_user_covers_current_and_former_conversations() {
     let (kit, objects) = Kit::in_memory(eager());
     let pair = direct(&*kit.store, "alice", "bob").await;
     let left = group(&*kit.store, 4, "bob", &["alice", "carol"]).await;
@@ -186,7 +187,7 @@ async fn what_one_user_wrote_is_erased_in_all_conversations_also_in_those_it_lef
     for id in ids {
         before.push(history(&*kit.store, id, "bob").await);
     }
-    // In one conversation first.
+    // Erase in one conversation first.
     let one = EraseScope::User { user: user("alice"), conversation: Some(pair) };
     assert_eq!(kit.erase(one, None).await.unwrap().messages, 70);
     assert_eq!(history(&*kit.store, left, "bob").await, before[1]);
@@ -202,7 +203,7 @@ async fn what_one_user_wrote_is_erased_in_all_conversations_also_in_those_it_lef
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_up_to_a_place_takes_nothing_above_it() {
+async fn erasure_through_a_seq_keeps_later_messages() {
     for through in [1, 63, 64, 65, 128, 129, 140, 150, 151, 1_000] {
         let (kit, objects) = Kit::in_memory(eager());
         let id = direct(&*kit.store, "alice", "bob").await;
@@ -222,7 +223,7 @@ async fn an_erasure_up_to_a_place_takes_nothing_above_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_smaller_erasure_does_not_take_the_place_of_a_larger_one_that_is_unfinished() {
+async fn smaller_erasure_does_not_replace_an_unfinished_larger_one() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = group(&*kit.store, 6, "alice", &["bob"]).await;
     kit.send_many(id, "alice", numbered("cold", 1..=140)).await;
@@ -238,7 +239,7 @@ async fn a_smaller_erasure_does_not_take_the_place_of_a_larger_one_that_is_unfin
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_between_an_erasure_and_the_next_run_leaves_no_word_in_free_pages() {
+async fn erased_text_leaves_free_pages_after_a_crash_and_a_run() {
     let (kit, objects) = Kit::in_memory(eager());
     let mut ids = Vec::new();
     for number in 0..40 {
@@ -256,7 +257,7 @@ async fn a_restart_between_an_erasure_and_the_next_run_leaves_no_word_in_free_pa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_beside_live_sends_takes_what_was_there_and_nothing_that_comes_after() {
+async fn erasure_during_sends_erases_earlier_messages_only() {
     let (kit, objects) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     let (over, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -295,7 +296,7 @@ async fn an_erasure_beside_live_sends_takes_what_was_there_and_nothing_that_come
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_puts_into_a_directory_left_are_swept() {
+async fn staged_files_in_an_archive_directory_are_swept() {
     let (data, archive) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let settings = ArchiveSettings {
         engine: ArchiveEngine::Directory,

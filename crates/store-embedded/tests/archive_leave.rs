@@ -1,4 +1,5 @@
-//! Leaving the archive: all of it comes back and stays, and what did not come back is as it was.
+//! Leaving the archive: a full restore makes all messages hot. Messages that could not be restored
+//! stay archived.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -14,7 +15,7 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::{Archive, ArchiveError, Progress, Stage};
 use object_store::ObjectStoreExt;
 
-/// Three conversations of two segments each, in an archive that can fail.
+/// Creates three conversations with two segments each, in an object store with injectable faults.
 async fn all_cold() -> (Kit, Arc<Faulty>, Vec<ConversationId>) {
     let faulty = Faulty::new();
     let kit = Kit::over(Arc::clone(&faulty) as _, eager());
@@ -43,7 +44,7 @@ impl Progress for RecordedProgress {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_comes_back_stays_and_needs_the_archive_no_more() {
+async fn full_restore_makes_the_archive_unnecessary() {
     let (kit, faulty, ids) = all_cold().await;
     let mut before = Vec::new();
     for id in &ids {
@@ -68,7 +69,7 @@ async fn everything_comes_back_stays_and_needs_the_archive_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_segment_keeps_no_other_in_the_archive() {
+async fn full_restore_skips_a_damaged_segment() {
     let (kit, faulty, _) = all_cold().await;
     let names = paths(&*faulty.inner).await;
     faulty.inner.put(&names[2], "nonsense".into()).await.unwrap();
@@ -79,19 +80,20 @@ async fn a_damaged_segment_keeps_no_other_in_the_archive() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_of_which_nothing_came_back_is_not_kept_hot() {
+async fn failed_restore_does_not_keep_the_conversation_hot() {
     let (kit, faulty, ids) = all_cold().await;
     faulty.set(Trouble::Down);
     assert!(matches!(kit.restore(ids[0]).await, Err(ArchiveError::Unavailable(_))));
     assert!(matches!(kit.restore_all().await, Err(ArchiveError::Unavailable(_))));
     assert_eq!(kept_hot(&kit).await, 0);
-    // It moves on as before, when there is more of it.
+    // The conversation is archived again once it has more messages.
     faulty.set(Trouble::None);
     kit.send_many(ids[0], "alice", numbered("later", 1..=20)).await;
     kit.run().await.unwrap();
     assert_eq!(kit.cold_messages().await, 470);
 
-    // One segment came back before the object store went away: the marker and the first are read.
+    // The object store fails after two reads: the marker and the first segment. One segment is
+    // restored.
     faulty.set(Trouble::DownAfter(2));
     assert!(matches!(kit.restore(ids[0]).await, Err(ArchiveError::Unavailable(_))));
     faulty.set(Trouble::None);
@@ -100,7 +102,7 @@ async fn a_conversation_of_which_nothing_came_back_is_not_kept_hot() {
     assert!(kit.cold_messages().await < 470, "restored messages stay in the hot store");
     assert_eq!(texts(&*kit.store, ids[0], "alice").await.len(), 170);
 
-    // One that was kept hot stays so whatever happens.
+    // A conversation that is kept hot stays so after a failed restore.
     faulty.set(Trouble::Down);
     assert!(kit.restore(ids[0]).await.is_err());
     assert_eq!(kept_hot(&kit).await, 1);
@@ -110,7 +112,7 @@ async fn a_conversation_of_which_nothing_came_back_is_not_kept_hot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
+async fn last_run_and_pause_reason_survive_a_restart() {
     let (kit, faulty, ids) = all_cold().await;
     let (object_archive, settings) = (kit.object_archive.clone(), kit.settings.clone());
     let kit = kit.crash();
@@ -126,7 +128,7 @@ async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
     assert_eq!(counters.last_run_at, Some(later));
     assert!(counters.paused.is_some_and(|why| why.contains("connection refused")));
 
-    // One that was asked for something that is not there did not run.
+    // A run for an unknown conversation does not count as a run.
     let nobody = ConversationId::group([9; 15]);
     assert!(matches!(kit.run_only(nobody).await, Err(ArchiveError::NoSuchConversation)));
     assert_eq!(kit.store.counters().failed_runs, 0);
@@ -134,7 +136,11 @@ async fn when_it_ran_last_and_why_it_paused_outlive_a_restart() {
     let kit = kit.reopen(None, ArchiveSettings::default()).await;
     assert!(matches!(kit.run().await, Err(ArchiveError::Off)));
     let counters = kit.store.counters();
-    assert_eq!((counters.last_run_at, counters.paused), (Some(later), None), "no archive run is pending");
+    assert_eq!(
+        (counters.last_run_at, counters.paused),
+        (Some(later), None),
+        "a store without an archive is not paused"
+    );
 
     faulty.set(Trouble::None);
     let kit = kit.reopen(object_archive, settings).await;

@@ -16,7 +16,7 @@ use bluetick_core::ports::{Archive, ArchiveError, EraseScope, Store};
 use bluetick_core::{ConversationId, PageFrom, Seq, StoreError};
 use tokio::task::JoinSet;
 
-/// The places 1 to 128 are cold, 129 to 150 are hot.
+/// Creates a conversation in which the seqs 1 to 128 are archived and 129 to 150 are hot.
 async fn half_cold(cache_bytes: u64) -> (Kit, Arc<Faulty>, ConversationId) {
     let faulty = Faulty::new();
     let kit = Kit::over(Arc::clone(&faulty) as _, ArchiveSettings { cache_bytes, ..eager() });
@@ -28,7 +28,7 @@ async fn half_cold(cache_bytes: u64) -> (Kit, Arc<Faulty>, ConversationId) {
     (kit, faulty, id)
 }
 
-/// Forty more that are old, elsewhere.
+/// Creates another conversation with 40 old messages.
 async fn more_to_move(kit: &Kit) -> ConversationId {
     let id = direct(&*kit.store, "alice", "dave").await;
     kit.send_many(id, "alice", numbered("elsewhere", 1..=40)).await;
@@ -39,7 +39,7 @@ fn seqs(page: &bluetick_core::Page) -> Vec<u64> {
     page.messages.iter().map(|message| message.seq.get()).collect()
 }
 
-async fn assert_cut_at_the_border(kit: &Kit, id: ConversationId) {
+async fn assert_pages_end_at_cold_messages(kit: &Kit, id: ConversationId) {
     let store = &*kit.store;
     let newest = page(store, id, "bob", PageFrom::Newest, 50).await.unwrap();
     assert_eq!(seqs(&newest), (129..=150).rev().collect::<Vec<_>>());
@@ -61,10 +61,10 @@ async fn assert_cut_at_the_border(kit: &Kit, id: ConversationId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_it_is_down_everything_hot_goes_on_and_pages_end_at_the_border() {
+async fn hot_reads_work_and_pages_end_at_cold_messages_during_an_outage() {
     let (kit, faulty, id) = half_cold(0).await;
     faulty.set(Trouble::Down);
-    assert_cut_at_the_border(&kit, id).await;
+    assert_pages_end_at_cold_messages(&kit, id).await;
     more_to_move(&kit).await;
     let outcome = kit.run().await;
     assert!(matches!(outcome, Err(ArchiveError::Unavailable(_))), "{outcome:?}");
@@ -120,7 +120,7 @@ async fn sends_and_hot_reads_do_not_wait_for_a_hanging_object_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_full_or_keeps_something_else_takes_nothing_over() {
+async fn run_moves_nothing_to_a_full_or_faulty_object_store() {
     for trouble in [Trouble::Full, Trouble::Forgetful, Trouble::Truncating] {
         let (kit, faulty, id) = half_cold(1 << 20).await;
         let other = more_to_move(&kit).await;
@@ -141,7 +141,7 @@ async fn one_that_is_full_or_keeps_something_else_takes_nothing_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_goes_down_after_any_request_costs_nothing() {
+async fn outage_after_any_request_loses_no_message() {
     for requests in 0..14 {
         let faulty = Faulty::new();
         let kit = Kit::over(Arc::clone(&faulty) as _, eager());
@@ -166,7 +166,7 @@ async fn one_that_goes_down_after_any_request_costs_nothing() {
         let after = history(&*kit.store, id, "bob").await;
         assert_eq!(after[70..], before[70..], "{requests}");
         assert!(after[..70].iter().all(|message| message.content.is_empty()), "{requests}");
-        // A chunk of which nothing was left before it could move is not worth an object.
+        // A chunk whose content was erased before the move is not archived.
         let cold = kit.cold_messages().await;
         assert!(cold == 300 || cold == 300 - 64, "{requests}: {cold}");
         kit.assert_exact(&*faulty.inner).await;
@@ -174,7 +174,7 @@ async fn one_that_goes_down_after_any_request_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_while_it_is_down_takes_what_is_hot_and_is_finished_later() {
+async fn erasure_during_an_outage_erases_hot_content_and_finishes_later() {
     let (kit, faulty, id) = half_cold(0).await;
     faulty.set(Trouble::Down);
     let outcome = kit.erase(EraseScope::Conversation(id), None).await;
@@ -182,18 +182,18 @@ async fn an_erasure_while_it_is_down_takes_what_is_hot_and_is_finished_later() {
     let newest = page(&*kit.store, id, "alice", PageFrom::Newest, 20).await.unwrap();
     assert!(newest.messages.iter().all(|message| message.content.is_empty()));
     faulty.set(Trouble::None);
-    // Asked for again, it finishes what it left.
+    // A repeated request finishes the erasure.
     kit.erase(EraseScope::Conversation(id), None).await.unwrap();
     assert!(history(&*kit.store, id, "bob").await.iter().all(|message| message.content.is_empty()));
     kit.assert_exact(&*faulty.inner).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_archive_that_was_switched_off_says_so_where_it_is_needed_and_breaks_nothing_else() {
+async fn disabled_archive_refuses_cold_reads_and_hot_operations_work() {
     let (kit, faulty, id) = half_cold(1 << 20).await;
     let (object_archive, settings) = (kit.object_archive.clone(), kit.settings.clone());
     let kit = kit.reopen(None, ArchiveSettings::default()).await;
-    assert_cut_at_the_border(&kit, id).await;
+    assert_pages_end_at_cold_messages(&kit, id).await;
     let refused = page(&*kit.store, id, "bob", PageFrom::After(Seq::ZERO), 10).await.unwrap_err();
     assert!(refused.to_string().contains("archive.engine"), "{refused}");
     assert!(matches!(kit.run().await, Err(ArchiveError::Off)));
@@ -211,7 +211,7 @@ async fn an_archive_that_was_switched_off_says_so_where_it_is_needed_and_breaks_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hundred_readers_of_one_old_page_cause_one_fetch() {
+async fn hundred_readers_of_one_cold_page_cause_one_fetch() {
     let (kit, faulty, id) = half_cold(1 << 20).await;
     faulty.get_takes_ms.store(200, Ordering::SeqCst);
     let before = faulty.get_count();
@@ -229,7 +229,7 @@ async fn a_hundred_readers_of_one_old_page_cause_one_fetch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_of_everything_does_not_fill_the_memory() {
+async fn reading_a_whole_history_does_not_exceed_the_cache() {
     let faulty = Faulty::new();
     let kit = Kit::over(Arc::clone(&faulty) as _, ArchiveSettings { cache_bytes: 200 << 10, ..eager() });
     let id = direct(&*kit.store, "alice", "bob").await;
@@ -240,6 +240,6 @@ async fn a_reader_of_everything_does_not_fill_the_memory() {
         history(&*kit.store, id, "bob").await;
     }
     let counters = kit.store.counters();
-    // Two megabytes do not fit, so what is read for the second time is mostly fetched again.
+    // Two megabytes do not fit into the cache, so the second pass fetches most blocks again.
     assert!(counters.fetches > 25, "{counters:?}");
 }

@@ -1,5 +1,5 @@
-//! Settings that name another place than the one the segments lie in: nothing is taken for lost,
-//! nothing is put there, and all is well when they are right again.
+//! Settings that name another archive location than the one with the segments. No message counts as
+//! lost, nothing is put there, and correct settings restore access.
 
 #![expect(clippy::unwrap_used, reason = "a test stops where its own set-up fails")]
 
@@ -38,7 +38,7 @@ async fn half_cold(kit: &Kit) -> ConversationId {
     id
 }
 
-async fn everything_says_so_and_touches_nothing(kit: &Kit, id: ConversationId) {
+async fn assert_all_jobs_refuse(kit: &Kit, id: ConversationId) {
     let refused = page(&*kit.store, id, "bob", PageFrom::After(Seq::ZERO), 10).await;
     assert!(
         matches!(&refused, Err(StoreError::Unavailable(why)) if why.to_string().contains(SENTENCE)),
@@ -56,19 +56,19 @@ async fn everything_says_so_and_touches_nothing(kit: &Kit, id: ConversationId) {
     wrong_place(kit.restore(id).await);
     wrong_place(kit.restore_all().await);
     wrong_place(kit.erase(EraseScope::Conversation(id), Some(70)).await);
-    // Nothing of the segment is needed for this one, and yet it has to be deleted where it is.
+    // This erasure leaves no content in the segment, but it must delete the object at its location.
     wrong_place(kit.erase(EraseScope::Conversation(id), Some(128)).await);
     let status = kit.store.status().await.unwrap();
     assert_eq!((status.cold.messages, status.kept_hot, status.unfinished_erasures), (128, 0, 1));
     assert_eq!(kit.store.counters().damaged_frames, 0);
 }
 
-async fn all_is_well_again(kit: &Kit, id: ConversationId) {
+async fn assert_recovered(kit: &Kit, id: ConversationId) {
     let before = page(&*kit.store, id, "bob", PageFrom::After(Seq::ZERO), 100).await.unwrap().messages;
     assert_eq!((&*before[99].content, lost_places(&before)), ("old 100", Vec::new()));
     assert_eq!(kit.run().await.unwrap().erased_messages, 128, "by the delayed erasure");
     assert_eq!(kit.store.counters().paused, None);
-    assert_eq!(kit.cold_messages().await, 40, "by the other erasures");
+    assert_eq!(kit.cold_messages().await, 40, "the messages of the other conversation");
     let all = history(&*kit.store, id, "bob").await;
     assert!(all[..128].iter().all(|message| message.content.is_empty()));
     assert_eq!(&*all[128].content, "new");
@@ -76,20 +76,20 @@ async fn all_is_well_again(kit: &Kit, id: ConversationId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_another_bucket_or_below_another_prefix_nothing_is_lost() {
+async fn wrong_bucket_or_prefix_reports_the_location_and_loses_nothing() {
     for prefix in ["test", "another"] {
         let (kit, objects) = Kit::in_memory(eager());
         let id = half_cold(&kit).await;
         let right = kit.object_archive.clone();
-        // With another prefix in the same bucket, and with the same in another.
+        // Another prefix in the same bucket, or the same prefix in another bucket.
         let elsewhere = if prefix == "test" { Arc::new(InMemory::new()) } else { Arc::clone(&objects) };
         let wrong = ObjectArchive::over(Arc::clone(&elsewhere) as _, prefix, 1 << 20);
         let kit = kit.reopen(Some(Arc::new(wrong)), eager()).await;
-        everything_says_so_and_touches_nothing(&kit, id).await;
+        assert_all_jobs_refuse(&kit, id).await;
         let put: Vec<_> = elsewhere.list(None).try_collect().await.unwrap();
         assert_eq!(put.len(), if prefix == "test" { 0 } else { 2 }, "{put:?}");
         let kit = kit.reopen(right, eager()).await;
-        all_is_well_again(&kit, id).await;
+        assert_recovered(&kit, id).await;
         kit.assert_exact(&*objects).await;
     }
 }
@@ -104,7 +104,7 @@ fn in_directory(directory: &Path) -> (Arc<ObjectArchive>, ArchiveSettings) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_a_directory_that_is_not_mounted_nothing_is_lost() {
+async fn unmounted_archive_directory_reports_the_location_and_loses_nothing() {
     let disk = TempDir::new().unwrap();
     let (mounted, away) = (disk.path().join("cold"), disk.path().join("away"));
     let clock = Arc::new(ManualClock::at(LATER));
@@ -117,13 +117,13 @@ async fn in_a_directory_that_is_not_mounted_nothing_is_lost() {
     );
     let id = half_cold(&kit).await;
 
-    // Under the server that runs, an empty directory is left.
+    // The volume is unmounted while the server runs, which leaves an empty directory.
     std::fs::rename(&mounted, &away).unwrap();
     std::fs::create_dir(&mounted).unwrap();
-    everything_says_so_and_touches_nothing(&kit, id).await;
+    assert_all_jobs_refuse(&kit, id).await;
     assert_eq!(std::fs::read_dir(&mounted).unwrap().count(), 0);
 
-    // A server that starts makes the directory where it is not there, which changes nothing.
+    // A server that starts creates a missing directory, which must not hide the wrong location.
     std::fs::remove_dir(&mounted).unwrap();
     let (object_archive, settings) = in_directory(&mounted);
     let kit = kit.reopen(Some(object_archive), settings).await;
@@ -133,11 +133,11 @@ async fn in_a_directory_that_is_not_mounted_nothing_is_lost() {
 
     std::fs::remove_dir(&mounted).unwrap();
     std::fs::rename(&away, &mounted).unwrap();
-    all_is_well_again(&kit, id).await;
+    assert_recovered(&kit, id).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_has_nothing_there_yet_may_begin_anywhere() {
+async fn store_without_cold_messages_accepts_a_new_location() {
     let (kit, _) = Kit::in_memory(eager());
     let id = half_cold(&kit).await;
     kit.restore_all().await.unwrap();

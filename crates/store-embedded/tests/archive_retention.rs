@@ -1,4 +1,4 @@
-//! Retention: what is older goes, in the hot store and in the archive, and only that.
+//! Retention erases messages above the age limit, hot and archived, and no others.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -49,19 +49,19 @@ async fn expires_by_day(kit: Kit) -> Kit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_older_expires_and_only_that() {
+async fn only_messages_older_than_the_retention_expire() {
     let (kit, objects) = Kit::in_memory(ten_days());
     expires_by_day(kit).await.assert_exact(&*objects).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_needs_no_archive() {
+async fn retention_works_without_an_archive() {
     let clock = Arc::new(ManualClock::at(NOW));
     expires_by_day(Kit::open(TempDir::new().unwrap(), clock, None, ten_days())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_chunk_at_the_border_that_grew_later_is_not_forgotten() {
+async fn chunk_that_grew_after_expiry_expires_later() {
     let clock = Arc::new(ManualClock::at(NOW));
     let kit = Kit::open(TempDir::new().unwrap(), clock, None, ten_days());
     let id = direct(&*kit.store, "alice", "bob").await;
@@ -78,11 +78,11 @@ async fn a_chunk_at_the_border_that_grew_later_is_not_forgotten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_clock_that_was_ahead_for_a_moment_does_not_keep_what_came_before_it() {
+async fn messages_received_before_a_fast_clock_expire() {
     let clock = Arc::new(ManualClock::at(NOW));
     let kit = Kit::open(TempDir::new().unwrap(), clock, None, ten_days());
     let id = direct(&*kit.store, "alice", "bob").await;
-    // All of it comes into the tables together, so that all have the far date as their bound.
+    // One checkpoint writes all messages, so all of them have the far date as their upper bound.
     send_many(&*kit.store, id, "alice", NOW, numbered("right", 1..=64)).await;
     send_many(&*kit.store, id, "alice", day(3_000), numbered("ahead", 1..=64)).await;
     kit.clock.set(day(11));
@@ -91,7 +91,7 @@ async fn a_clock_that_was_ahead_for_a_moment_does_not_keep_what_came_before_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_does_not_take_an_unfinished_erasure_for_its_own() {
+async fn retention_does_not_replace_an_unfinished_erasure() {
     let (kit, objects) = Kit::in_memory(ten_days());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.clock.set(NOW);
@@ -103,7 +103,7 @@ async fn it_does_not_take_an_unfinished_erasure_for_its_own() {
     kit.run().await.unwrap();
     kit.clock.set(day(11));
     kit.run_only(id).await.unwrap();
-    // Everything is to go, and the job dies before it begins with the archive.
+    // The operator erases everything, and the process dies before the job reaches the archive.
     kit.brake.set(ArchiveStep::AfterFlip, 1);
     let _ = kit.erase(EraseScope::Conversation(id), None).await.unwrap_err();
     assert!(kit.brake.release());

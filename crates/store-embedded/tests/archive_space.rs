@@ -1,4 +1,4 @@
-//! Space: what moved makes the tables' file smaller, whoever reads meanwhile.
+//! Archiving shrinks the table file, also during reads.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -56,7 +56,7 @@ async fn large() -> Kit {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_thousand_messages_that_moved_make_the_file_smaller_while_others_read() {
+async fn archiving_200_000_messages_shrinks_the_tables_during_reads() {
     let kit = large().await;
     let over = Arc::new(AtomicBool::new(false));
     let mut readers = JoinSet::new();
@@ -97,7 +97,7 @@ async fn two_hundred_thousand_messages_that_moved_make_the_file_smaller_while_ot
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_compaction_that_died_left_is_harmless() {
+async fn leftover_of_a_crashed_compaction_is_removed_at_start() {
     let (kit, _) = Kit::in_memory(eager());
     let id = direct(&*kit.store, "alice", "bob").await;
     kit.send_many(id, "alice", numbered("old", 1..=200)).await;

@@ -23,7 +23,8 @@ fn seed() -> u64 {
     std::env::var("BLUETICK_SEED").ok().map_or(20_261_116, |seed| seed.parse().unwrap())
 }
 
-/// Every file of the data directory but the archive's, which has tests of its own, and the lock.
+/// Lists the files of the data directory except the lock and the archive, which has tests of its
+/// own.
 fn files_of(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for part in ["tables", "log"] {
@@ -37,14 +38,14 @@ fn files_of(directory: &Path) -> Vec<PathBuf> {
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Outcome {
-    /// The start names the file or the row.
+    /// Opening fails and names the file or the row.
     RefusedToStart,
-    /// Some of what is asked for is an error; all else is what it was.
+    /// Some reads fail, and all others return the right answer.
     NamedWhenAsked,
     Unharmed,
 }
 
-/// What a server on these files would say.
+/// Opens the store on these files and reads everything.
 async fn outcome_of(
     directory: &Path,
     known: &Contents,
@@ -88,14 +89,14 @@ async fn flipped_bit_in_any_file_is_reported_or_harmless() {
     let mut dice = Dice::new(seed);
     let sound = TempDir::new().unwrap();
     let (all, known) = closed(sound.path()).await;
-    // Written anew, so that few bytes are of pages that nobody uses.
+    // Compact the tables, so that few bytes belong to free pages.
     Tables::open(&sound.path().join("tables")).unwrap().compact(&|| false).unwrap();
     let mut seen: BTreeMap<(String, Outcome, bool), u32> = BTreeMap::new();
     for file in files_of(sound.path()) {
         let name = file.display().to_string();
         let path = sound.path().join(&file);
         let length = path.metadata().unwrap().len();
-        // Where something is: most of a log is zeros.
+        // Damage used bytes only: most of a log is zeros.
         let used = std::fs::read(&path)
             .unwrap()
             .iter()
@@ -155,7 +156,7 @@ async fn truncated_file_is_reported() {
             let what = format!("{name} cut from {length} to {kept}");
             let outcome = outcome_of(directory.path(), &known, &all, &what).await;
             println!("{what}: {outcome:?}, found {found}");
-            // What the store makes for itself when it opens may be of any length.
+            // The store recreates these files when it opens, so their length does not matter.
             let is_spare = name.contains("spare") || name.contains("lock.mdb") || name == "log/durable";
             assert!(
                 is_spare || (outcome == Outcome::RefusedToStart && found),

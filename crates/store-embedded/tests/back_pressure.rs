@@ -15,7 +15,7 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts};
 use common::{direct, send, small, texts};
 use tempfile::TempDir;
 
-/// Holds the checkpoint back until it is opened.
+/// Blocks the checkpoint until the test opens it.
 #[derive(Default)]
 struct CheckpointBlocker {
     open: Mutex<bool>,
@@ -52,7 +52,7 @@ async fn writers_wait_for_a_late_checkpoint_and_then_continue() {
     let sender = tokio::spawn({
         let (store, acknowledged) = (Arc::clone(&store), Arc::clone(&acknowledged));
         async move {
-            // About 400 KB of log, where a checkpoint is 16 KB and three of them may pile up.
+            // About 400 KB of log. A checkpoint has 16 KB, and three of them may queue.
             for number in 0..MESSAGES {
                 let text = format!("{number}-{}", "x".repeat(1000));
                 let id_text: String = text.chars().take(100).collect();
@@ -61,7 +61,7 @@ async fn writers_wait_for_a_late_checkpoint_and_then_continue() {
             }
         }
     });
-    // It comes to rest when the writers wait.
+    // The number of acknowledged messages stops growing when the writers wait.
     let mut before = usize::MAX;
     loop {
         let now = acknowledged.load(Ordering::SeqCst);

@@ -55,7 +55,7 @@ async fn restored_store_has_the_same_content_and_a_new_epoch() {
     assert_eq!(restored.manifest.messages, messages);
     assert_eq!(std::fs::read_to_string(back.join("token.key")).unwrap(), "a secret");
     assert_eq!(findings(&back), [""; 0]);
-    // The content of archived messages stays where it was.
+    // A backup has no archive objects, so move them to the restored store.
     std::fs::rename(live.join("archive"), back.join("archive")).unwrap();
     let store = open(&back).unwrap();
     assert!(store.epoch().get() > epoch.get());
@@ -67,7 +67,7 @@ async fn restored_store_has_the_same_content_and_a_new_epoch() {
     store.close().await;
 }
 
-/// Ids in the backup are recognised, also those that are in its log only.
+/// Resends are recognised, also those of messages that are only in the log of the backup.
 #[tokio::test(flavor = "multi_thread")]
 async fn backup_during_writes_is_consistent() {
     let place = TempDir::new().unwrap();
@@ -113,7 +113,7 @@ async fn backup_during_writes_is_consistent() {
     for (to, before) in rounds {
         let back = to.with_extension("back");
         let restored = bring_back(&to, &back).await.unwrap();
-        // Within the dedupe window of what was said.
+        // The clock is within the dedupe window of these messages.
         let clock = Arc::new(ManualClock::at(NOW));
         let again = EmbeddedStore::open(StoreParts { clock, ..StoreParts::new(small(&back)) }).unwrap();
         let mut messages = 0;
@@ -122,7 +122,7 @@ async fn backup_during_writes_is_consistent() {
             assert!(now.len() >= before.len() && now[..before.len()] == before[..], "{name} lost messages");
             let expected: Vec<String> = (0..now.len()).map(|number| format!("{name} {number}")).collect();
             assert_eq!(now, expected);
-            // The last one is known, though it may be in the log only.
+            // The resend of the last message is recognised, although it may be only in the log.
             let last = now.len() as u64;
             assert_eq!(send(&again, *id, name, &format!("{name} {}", last - 1)).await.unwrap().get(), last);
             messages += last;
@@ -219,7 +219,7 @@ async fn damaged_row_is_copied_unchanged_and_counted() {
     assert!(findings(&back)[0].contains("checksum"));
 }
 
-/// What a backup says of itself can be changed by whoever makes its checksum anew.
+/// Changes the manifest and writes it with a valid checksum.
 fn rewrite(to: &Path, change: impl FnOnce(&mut Manifest)) {
     let file = to.join(MANIFEST);
     let mut manifest = Manifest::read(&std::fs::read(&file).unwrap()).unwrap();

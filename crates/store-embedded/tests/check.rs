@@ -89,7 +89,7 @@ fn stood(update: &mut Update<'_>, id: ConversationId, member_state: MemberState)
     update.put_member(id, &member, &member_state)
 }
 
-/// Each with the words by which it is found.
+/// Inconsistencies, each with the words of its finding.
 const PLANTS: [(&str, PlantedDamage); 11] = [
     ("the messages before it are missing", |update, all| {
         update.put_chunk(all[0].0, Seq::new(90), &packed(all[0].0, &["later"], None))
@@ -169,7 +169,7 @@ async fn account_without_name_rows_is_found() {
         password_hash: None,
         created_at: NOW,
     });
-    // What it is found by stays as it was: only the row is exchanged.
+    // Exchange the row and keep its search keys.
     let image = TempDir::new().unwrap();
     std::fs::create_dir(image.path().join("tables")).unwrap();
     {
@@ -208,7 +208,7 @@ fn flip(path: &Path, offset: u64, bit: u64) {
     file.write_all_at(&[byte[0] ^ 1 << bit], offset).unwrap();
 }
 
-/// Bits in the log: before the position of the tables and after it.
+/// Flips bits in the log before and after the position of the tables.
 #[tokio::test(flavor = "multi_thread")]
 async fn damaged_batch_is_named_with_file_and_offset() {
     let directory = TempDir::new().unwrap();

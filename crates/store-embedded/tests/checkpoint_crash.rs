@@ -19,15 +19,15 @@ use tempfile::TempDir;
 
 type Expected = BTreeMap<String, Vec<String>>;
 
-/// Writes while checkpoints run, and at each of their steps keeps an image of the disk together
-/// with what had been acknowledged before it was taken.
+/// Copies the files at each step of the checkpoints, with the messages that were acknowledged
+/// before the copy.
 struct CheckpointImages {
     images: Mutex<Vec<(Step, TempDir, Expected, Read)>>,
     acknowledged: Mutex<Expected>,
     read: Mutex<Read>,
 }
 
-/// How far each peer has read, as it was told.
+/// The acknowledged read seq of each peer.
 type Read = BTreeMap<String, u64>;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +173,7 @@ async fn replay_of_fully_checkpointed_log_changes_nothing() {
     copy_into(&directory.path().join("log"), before.path());
     store.close().await;
     drop(store);
-    // The log of the moment before the last checkpoint, beside the tables of the moment after it.
+    // Combine the log from before the last checkpoint with the tables from after it.
     std::fs::remove_dir_all(directory.path().join("log")).unwrap();
     std::fs::create_dir(directory.path().join("log")).unwrap();
     copy_into(before.path(), &directory.path().join("log"));
@@ -194,7 +194,7 @@ async fn failed_checkpoint_is_retried_and_loses_nothing() {
         let mut left = left.lock().unwrap();
         if let Some(at) = left.iter().position(|failing| *failing == step) {
             left.remove(at);
-            // Counted from the last failure on.
+            // Count completions after the last failure only.
             completions.store(0, Ordering::SeqCst);
             drop(left);
             panic!("injected panic");
@@ -224,7 +224,8 @@ async fn failed_checkpoint_is_retried_and_loses_nothing() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // Once with everybody in, so that there are rows to take away; then again after somebody left.
+    // The first round writes the rows of all members. The second round deletes the rows of a member
+    // who left.
     for round in 0..2 {
         if round == 1 {
             failures.lock().unwrap().push(Step::RoomsWritten);
@@ -285,7 +286,7 @@ async fn settings_of_removed_member_do_not_return_after_rejoin_and_crash() {
             .await
             .unwrap();
         rejoined.store(number, Ordering::SeqCst);
-        // Enough for a checkpoint or two.
+        // Enough messages for one or two checkpoints.
         for text in 0..150 {
             send(&store, id, "alice", &format!("{number}-{text} {}", "x".repeat(100))).await.unwrap();
         }

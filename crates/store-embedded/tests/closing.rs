@@ -17,12 +17,12 @@ use tempfile::TempDir;
 #[tokio::test(flavor = "multi_thread")]
 async fn close_abandons_a_slow_checkpoint_and_next_start_replays() {
     let directory = TempDir::new().unwrap();
-    // Nothing is checkpointed before the end.
+    // Disable checkpoints before the close.
     let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
     let mut parts = StoreParts::new(settings);
     let slow = Arc::new(AtomicBool::new(true));
     let still_slow = Arc::clone(&slow);
-    // Every transaction takes a second, as on a disk that can hardly keep up.
+    // Each transaction takes a second, as on a slow disk.
     parts.on_checkpoint_step = Arc::new(move |step| {
         if step == Step::RoomsWritten && still_slow.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_secs(1));
@@ -30,7 +30,7 @@ async fn close_abandons_a_slow_checkpoint_and_next_start_replays() {
     });
     let store = EmbeddedStore::open(parts).unwrap();
     let mut ids = Vec::new();
-    // More than two dozen transactions' worth of messages that do not compress.
+    // Incompressible messages for more than two dozen transactions.
     let mut state = 88_172_645_463_325_252_u64;
     for number in 0..60 {
         let id = direct(&store, "alice", &format!("bob{number}")).await;
@@ -52,7 +52,8 @@ async fn close_abandons_a_slow_checkpoint_and_next_start_replays() {
     let closing = std::time::Instant::now();
     store.close().await;
     drop(store);
-    // Two patiences of four seconds, one transaction in each, and room for a busy machine.
+    // The close waits four seconds twice, each followed by one transaction. The rest is for a busy
+    // machine.
     assert!(closing.elapsed() < Duration::from_secs(60), "closing took {:?}", closing.elapsed());
     slow.store(false, Ordering::SeqCst);
     let store = EmbeddedStore::open(StoreParts::new(small(directory.path()))).unwrap();

@@ -97,7 +97,7 @@ fn membership() -> impl Strategy<Value = MembershipRef> {
     })
 }
 
-/// Everything the log can say but messages, whose records are bytes of their own.
+/// Generates every kind of event. A message record is opaque bytes here.
 fn happening() -> impl Strategy<Value = Event<'static>> {
     prop_oneof![
         (conversation_id(), seq()).prop_map(|(conversation, seq)| Event::Message {
@@ -206,7 +206,7 @@ proptest! {
 }
 
 proptest! {
-    // Each packs a whole chunk twice.
+    // Few cases, because each packs a whole chunk twice.
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]

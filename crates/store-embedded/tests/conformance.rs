@@ -42,8 +42,7 @@ impl Harness for Embedded {
         self.store.clone()
     }
 
-    /// What lies on the disk at this moment, without a word to the store, is what a killed process
-    /// leaves.
+    /// Opens a copy of the current files, as after a kill.
     async fn crash_and_restart(self, listener: Arc<dyn CommitListener>) -> Embedded {
         Embedded::open(copy_of(self.directory.path()), self.clock, listener)
     }

@@ -34,7 +34,7 @@ impl Archived {
     ) -> Archived {
         let parts = StoreParts {
             listener: Some(listener),
-            // A moment later, so that what was received just now is old.
+            // The clock is a minute ahead, so that every message is old enough.
             clock: Arc::new(ManualClock::at(NOW.plus_millis(60_000))),
             object_archive: Some(Arc::clone(&object_archive)),
             archive: ArchiveSettings { age_seconds: 0, segment_messages: 1, ..ArchiveSettings::default() },
@@ -51,7 +51,7 @@ impl Archived {
     }
 }
 
-/// Runs until the store closes. A run that fails for another reason ends the test.
+/// Archives until the store closes. Fails on any other error.
 async fn archive_always(store: Arc<EmbeddedStore>) {
     let run = ArchiveRun { only: None, partial: true };
     loop {
@@ -66,7 +66,7 @@ async fn archive_always(store: Arc<EmbeddedStore>) {
     }
 }
 
-/// So that the suite above is about what it says.
+/// Checks that the suite above archives its messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_really_moves_while_the_suite_runs() {
     let (object_archive, _) = memory_archive();

@@ -19,13 +19,13 @@ use tempfile::TempDir;
 const HOUR: i64 = 3_600_000;
 const DAY: i64 = 24 * HOUR;
 
-/// A store whose steps the test takes.
+/// A store that works only when the test advances it.
 struct ClockedStore {
     store: EmbeddedStore,
     clock: Arc<ManualClock>,
     directory: TempDir,
     window_seconds: u64,
-    /// How many conversations stay in memory over a checkpoint.
+    /// Number of conversations that a checkpoint keeps in memory.
     awake: usize,
 }
 
@@ -33,7 +33,7 @@ impl ClockedStore {
     fn open(directory: TempDir, clock: Arc<ManualClock>, window_seconds: u64, awake: usize) -> ClockedStore {
         let settings = StoreSettings {
             dedupe_window_seconds: window_seconds,
-            // Every commit hands its generation over.
+            // Every commit starts a checkpoint.
             checkpoint_idle_seconds: 0,
             awake_conversations: awake,
             ..small(directory.path())
@@ -67,7 +67,7 @@ impl ClockedStore {
         id
     }
 
-    /// Takes steps until the store answers.
+    /// Advances the store until it answers.
     async fn until_committed<T>(&self, answer: impl Future<Output = T>) -> T {
         tokio::pin!(answer);
         loop {
@@ -96,7 +96,7 @@ impl ClockedStore {
         ClockedStore::open(directory, clock, window_seconds, awake)
     }
 
-    /// Reopens the store as a killed process leaves it.
+    /// Reopens the files, as after a kill.
     fn crash(self) -> ClockedStore {
         let copy = copy_of(self.directory.path());
         ClockedStore::open(copy, self.clock, self.window_seconds, self.awake)
@@ -108,7 +108,7 @@ async fn resend_of_message_in_memory_is_found_with_any_window() {
     for window_seconds in [0, 1, 60, 7 * 24 * 3600] {
         let rig = ClockedStore::new(window_seconds);
         let id = rig.found("bob").await;
-        // From here on no checkpoint takes anything out of memory.
+        // No checkpoint runs in this test, so the conversation stays in memory.
         let first = rig.send(rig.append(id, "first", "hello")).await.unwrap().seq;
         let window = Duration::from_secs(window_seconds).as_millis() as i64;
         for number in 0..4 {
@@ -137,7 +137,7 @@ async fn resend_of_message_in_memory_is_found_with_any_window() {
     }
 }
 
-/// The first is not written yet when its resend looks for it, and ids are forgotten at once.
+/// The original is queued and not yet written when its resend is checked, and the window is zero.
 #[tokio::test]
 async fn resend_finds_message_stored_while_it_was_queued() {
     for (checkpoints, in_one_batch) in [(false, true), (false, false), (true, false)] {
@@ -205,7 +205,7 @@ async fn id_is_forgotten_some_time_after_the_window() {
     let rig = ClockedStore::new(3600);
     let id = rig.found("bob").await;
     rig.send(rig.append(id, "first", "hello")).await.unwrap();
-    // Chunks of their own, and more than a window each.
+    // Each message becomes a chunk, and together they cover more than the window.
     for number in 0..300 {
         rig.clock.advance_millis(HOUR / 20);
         rig.send(rig.append(id, &format!("m{number}"), "x")).await.unwrap();
@@ -215,7 +215,7 @@ async fn id_is_forgotten_some_time_after_the_window() {
     assert!(!again.duplicate, "message ids expire");
 }
 
-/// What was sent, and how much time had passed on open stores by then.
+/// A sent message, with the time that the store had been open when it was sent.
 struct Sent {
     conversation: ConversationId,
     message_id: String,
@@ -259,7 +259,7 @@ async fn ids_in_window_are_found_after_random_clock_jumps_and_crashes() {
                 }
                 48..56 => rig.checkpoint(),
                 56..58 => {
-                    // Closed for a while, which does not count.
+                    // Time while the store is closed does not count.
                     rig = rig.reopen().await;
                     rig.clock.advance_millis(dice.below(20) as i64 * DAY);
                     rig = rig.crash();

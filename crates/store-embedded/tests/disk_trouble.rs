@@ -56,7 +56,7 @@ async fn failing_disk_refuses_sends_and_store_recovers_without_restart() {
     }
 }
 
-/// A file system of its own, gone when the test ends.
+/// A mounted file system, unmounted when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -89,7 +89,7 @@ async fn full_disk_refuses_sends_until_there_is_space() {
     let store = EmbeddedStore::open(StoreParts::new(small(disk.path()))).unwrap();
     let id = direct(&store, "alice", "bob").await;
     send(&store, id, "alice", "first").await.unwrap();
-    // Incompressible, so that the tables need what the log needs.
+    // Incompressible, so that the tables need as much space as the log.
     let mut state = 88_172_645_463_325_252_u64;
     let mut noise = move || {
         state ^= state << 13;
@@ -138,7 +138,7 @@ async fn flipped_bit_in_tables_is_an_error() {
     drop(store);
     let path = directory.path().join("tables/data.mdb");
     let bytes = std::fs::read(&path).unwrap();
-    // The body of every copy of the chunk: zstd starts with its magic number.
+    // Finds the body of every copy of the chunk by the magic number of zstd.
     let magic = 0xFD2F_B528_u32.to_le_bytes();
     let places: Vec<_> =
         bytes.windows(4).enumerate().filter(|(_, four)| *four == magic).map(|(at, _)| at).collect();
@@ -156,7 +156,7 @@ async fn flipped_bit_in_tables_is_an_error() {
     };
     assert!(matches!(store.page(request).await, Err(StoreError::Damaged(_))));
 
-    // The damage stays where it is: others, and what is new here, reach the tables.
+    // The damage affects only its chunk: other conversations and later messages reach the tables.
     let other = direct(&store, "carol", "dave").await;
     send(&store, other, "carol", "hello").await.unwrap();
     assert_eq!(send(&store, id, "alice", "behind the damage").await.unwrap().get(), 41);

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const EACH: u64 = 40;
 
-/// Long enough that chunks of them are compressed.
+/// Long enough for compression to pay.
 fn texts(word: &str) -> Vec<String> {
     (1..=EACH).map(|number| format!("{word} number {number} of a conversation about nothing;")).collect()
 }
@@ -31,7 +31,8 @@ fn archive_off(settings: ArchiveSettings) -> Kit {
     Kit::open(TempDir::new().unwrap(), Arc::new(ManualClock::at(LATER)), None, settings)
 }
 
-/// Alice and bob with 40 messages each, some in the tables, all in the log.
+/// Creates a conversation with 40 messages each of alice and bob. Some are in the tables, and all
+/// are in the log.
 async fn with_eighty(kit: &Kit) -> ConversationId {
     let id = direct(&*kit.store, "alice", "bob").await;
     for (number, (hers, his)) in texts("marmalade").into_iter().zip(texts("his")).enumerate() {
@@ -70,7 +71,7 @@ async fn erasure_with_archive_off_leaves_no_content_in_any_file() {
         let kit = archive_off(ArchiveSettings { compact, ..ArchiveSettings::default() });
         let id = with_eighty(&kit).await;
         assert_eq!(found(kit.directory.path(), "marmalade"), EACH, "the search finds existing texts");
-        // In the tables, compressed.
+        // The texts are compressed in the tables.
         let kit = kit.reopen(None, ArchiveSettings { compact, ..ArchiveSettings::default() }).await;
         assert_eq!(found(&kit.directory.path().join("tables"), "marmalade"), EACH, "also in the tables");
         let report = kit.erase(of_alice(), None).await.unwrap();
@@ -105,7 +106,7 @@ async fn accepted_erasure_interrupted_at_any_step_is_finished_after_restart() {
             }
         }
         let kit = kit.crash();
-        // What a server does at its start when something is unfinished.
+        // A server finishes pending erasures when it starts.
         if kit.store.status().await.unwrap().unfinished_erasures > 0 {
             kit.run().await.unwrap();
         }
@@ -179,7 +180,7 @@ async fn two_accepted_erasures_are_both_finished_after_a_start() {
     assert_eq!(found(kit.directory.path(), "marmalade") + found(kit.directory.path(), "his"), 0);
 }
 
-/// With a file in the way that cannot be deleted, the log cannot be scrubbed.
+/// The file system refuses to delete a spare, so the log scrub fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn erasure_that_cannot_clean_the_log_fails_and_next_run_finishes_it() {
     let kit = archive_off(ArchiveSettings::default());
@@ -308,7 +309,8 @@ async fn accepted_erasure_of_a_damaged_conversation_stays_pending_and_erases_the
 async fn pending_erasure_of_a_damaged_conversation_spares_messages_sent_after_it() {
     let kit = archive_off(ArchiveSettings::default());
     let id = direct(&*kit.store, "alice", "carol").await;
-    // Two chunks: the first one gets damaged, and new messages go behind the second one.
+    // Two chunks. The test damages the first one and sends new messages, which extend the second
+    // one.
     for number in 0..300 {
         send_as(&*kit.store, id, "alice", &format!("m{number}"), "before the erasure").await.unwrap();
     }

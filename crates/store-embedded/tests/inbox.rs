@@ -77,7 +77,7 @@ async fn inbox_is_one_list_wherever_its_entries_are_stored() {
         send(&store, id, "alice", "hello").await.unwrap();
     }
     close(store).await;
-    // A checkpoint only at the end: what comes now is in memory.
+    // Only the close makes a checkpoint, so new messages are in memory.
     let settings = StoreSettings { checkpoint_bytes: 1 << 30, ..small(directory.path()) };
     let store = open(settings);
     let mut expected = Vec::new();
@@ -124,7 +124,7 @@ async fn inbox_reads_between_messages_and_checkpoints_match_a_model() {
         let (moment, id) = &mut last_at[at];
         *moment = round;
         let sender = if *id == large { "member7".to_owned() } else { format!("bob{at}") };
-        // Long texts, so that there are many checkpoints.
+        // Long texts cause many checkpoints.
         let mut append = common::message(*id, &sender, &format!("{round}-{}", "x".repeat(100)));
         append.received_at = common::NOW.plus_millis(round);
         store.append(append).await.unwrap().await.unwrap();
@@ -215,8 +215,8 @@ async fn groups_that_grow_large_hide_no_inbox_entry() {
         expected.insert(0, id);
     }
     assert_eq!(inbox(&store, "alice", 30).await.len(), 30);
-    // The newest ten take in so many that they are noted in another way, at a moment that moves
-    // nothing.
+    // Adding 80 members to each of the ten newest changes how their order is stored, at a
+    // time that moves none of them.
     for (number, id) in expected.iter().take(10).enumerate() {
         let users = (0..80).map(|member| user(&format!("member{member}"))).collect();
         let at = common::NOW.plus_millis(29 - number as i64);

@@ -26,7 +26,7 @@ use bluetick_testkit::dice::Dice;
 use common::{NOW, copy_into, direct, send, small, user};
 use tempfile::TempDir;
 
-/// Small segments, since each flip opens a store of its own.
+/// Small segments, because the test opens a store for each flipped bit.
 fn open(directory: &Path) -> Result<EmbeddedStore, OpenError> {
     let settings = StoreSettings { segment_bytes: 64 << 10, ..small(directory) };
     EmbeddedStore::open(StoreParts::new(settings))
@@ -39,7 +39,7 @@ fn in_memory() -> TempDir {
     if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() }.unwrap()
 }
 
-/// The readers and the conversations of the test.
+/// A store with users and conversations.
 struct DamagedStore {
     directory: TempDir,
     people: Vec<UserId>,
@@ -93,7 +93,7 @@ impl DamagedStore {
             .unwrap();
         store.close().await;
         drop(store);
-        // Written anew, so that few pages are free.
+        // Compact the tables, so that few pages are free.
         Tables::open(&directory.path().join("tables")).unwrap().compact(&|| false).unwrap();
         DamagedStore { directory, people: people.iter().map(|name| user(name)).collect(), conversations }
     }
@@ -206,12 +206,12 @@ struct KeyBit {
     bit: u64,
 }
 
-/// Every byte of every key of the file, and of the length of every key, each with one bit of it.
+/// Selects one random bit in every byte of every key and of every key length.
 fn keys_of(file: &Path, dice: &mut Dice) -> Vec<KeyBit> {
     let bytes = std::fs::read(file).unwrap();
     let u16_at = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     let (mut places, page_bytes) = (Vec::new(), 4096);
-    // The first two are the roots, which have no keys.
+    // The first two pages are the roots, which have no keys.
     for page in (2 * page_bytes..bytes.len()).step_by(page_bytes) {
         let kind = match u16_at(page + 10) {
             1 => "branch",
@@ -295,7 +295,7 @@ async fn flipped_bit_in_branch_key_gives_right_answer_or_error() {
     drop(store);
     let mut count = OutcomeCounts::default();
     for place in keys_of(&world.directory.path().join("tables/data.mdb"), &mut dice) {
-        // All of the branches, and a sample of the leaves.
+        // Test all branch pages and a sample of the leaf pages.
         if place.page == "branch" || dice.one_in(100) {
             world.suffer(place, &known, &mut count).await;
         }

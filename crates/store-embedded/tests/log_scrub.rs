@@ -36,7 +36,7 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const SEGMENT_BYTES: u64 = 64 << 10;
-/// Three of them fill a segment.
+/// A segment holds three messages of this size.
 const FILLER_BYTES: usize = 20 << 10;
 const SECRET: &str = "xyzzy";
 
@@ -50,7 +50,7 @@ fn conversation() -> ConversationId {
 
 type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
 
-/// A store's threads over a directory, with one conversation.
+/// The threads of a store in a directory, with one conversation.
 struct AssembledStore {
     queue: Arc<Queue>,
     handover: Arc<Handover>,
@@ -178,7 +178,7 @@ impl AssembledStore {
         Ok(())
     }
 
-    /// Sends `count` messages that a whole segment holds three of.
+    /// Sends `count` messages. A segment holds three of them.
     async fn fill(&self, word: &str, count: usize) {
         for number in 0..count {
             self.send(&format!("{word} {number} {}", "x".repeat(FILLER_BYTES))).await.unwrap();
@@ -205,7 +205,7 @@ impl AssembledStore {
             .unwrap();
     }
 
-    /// Files of the log in which `word` stands.
+    /// Returns the names of the log files that contain `word`.
     fn files_with(&self, word: &str) -> Vec<String> {
         files_with(&self.log, word)
     }
@@ -223,7 +223,7 @@ impl Drop for AssembledStore {
     }
 }
 
-/// A file that is renamed between listing and reading is found in the next look.
+/// Skips a file that is renamed between listing and reading; the caller looks again.
 fn files_with(log: &Path, word: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(log).unwrap().flatten() {
@@ -261,8 +261,8 @@ async fn assert_opens_with(image: &Path, acknowledged: usize, when: &str) {
     assert_eq!(texts(&store, conversation(), "bob").await.len(), found.len() + 1, "{when}, opened once more");
 }
 
-/// With the secret in the segment that is written, in one that waits for a checkpoint, and in a
-/// spare.
+/// Creates a store with the secret in the current segment, in one that waits for a checkpoint, and
+/// in a spare.
 async fn rig_with_secrets(directory: &Path, on_step: OnStep) -> AssembledStore {
     let rig = AssembledStore::open(directory, on_step).await;
     rig.fill(SECRET, 7).await;
@@ -294,7 +294,7 @@ async fn scrub_removes_earlier_messages_from_log_files_while_sends_continue() {
             rig.acknowledged.load(Ordering::SeqCst) > before,
             "no message was acknowledged during scrub {round}"
         );
-        // Segments are recycled and used again as ever.
+        // Recycle segments and write to them.
         rig.fill("later", 20).await;
         assert_eq!(rig.files_with(SECRET), [""; 0], "after further messages, scrub {round}");
     }
@@ -391,7 +391,7 @@ async fn undeletable_file_fails_the_scrub_and_sends_continue() {
 async fn scrub_deletes_a_segment_that_could_not_be_recycled() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
-    // As it is left when the renaming fails: known to nobody before the next start.
+    // A failed rename leaves such a file. The store learns of it at the next start.
     std::fs::write(rig.log.join(format!("{:020}.log", 0)), SECRET).unwrap();
     rig.scrub().await.unwrap();
     assert_eq!(rig.files_with(SECRET), [""; 0]);
@@ -430,7 +430,7 @@ async fn request_during_a_scrub_starts_another_scrub() {
 async fn log_opens_after_a_failed_write_right_after_a_scrub() {
     let directory = TempDir::new().unwrap();
     let rig = rig_with_secrets(directory.path(), no_steps()).await;
-    // Once more when there is nothing to write to the tables.
+    // The second scrub has no message to write to the tables.
     rig.scrub().await.unwrap();
     rig.scrub().await.unwrap();
     rig.faults.full.store(true, Ordering::SeqCst);
@@ -439,7 +439,7 @@ async fn log_opens_after_a_failed_write_right_after_a_scrub() {
     assert_opens_with(copy_of(directory.path()).path(), acknowledged, "with a full disk").await;
     rig.faults.full.store(false, Ordering::SeqCst);
     until("the store does not recover", || rig.health.health() == Health::Writable).await;
-    // The batches that tried the disk are in no generation.
+    // The batches that probed the disk belong to no generation.
     rig.scrub().await.unwrap();
     assert_opens_with(copy_of(directory.path()).path(), acknowledged, "recovered").await;
 }

@@ -12,7 +12,7 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts};
 use common::{copy_of, direct, send, small, texts};
 use tempfile::TempDir;
 
-/// Panics when it hears of a message that asks for it.
+/// A commit listener that panics on the message `panic`.
 struct Fragile;
 
 impl CommitListener for Fragile {

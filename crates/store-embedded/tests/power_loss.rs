@@ -20,7 +20,7 @@ const SENDERS: usize = 12;
 const CUTS: usize = 8;
 const MESSAGES_A_LIFE: u64 = 300;
 
-/// What a planted bug does to the disk in the middle of each life.
+/// The planted bug that breaks the disk in the middle of each run.
 type PlantedFault = fn(&Faults);
 
 fn open(directory: &TempDir) -> (Arc<EmbeddedStore>, Arc<Faults>) {
@@ -28,15 +28,14 @@ fn open(directory: &TempDir) -> (Arc<EmbeddedStore>, Arc<Faults>) {
     faults.volatile.store(true, Ordering::SeqCst);
     let disk = Disk::with_faults(Arc::clone(&faults));
     let clock = Arc::new(bluetick_core::time::ManualClock::at(common::NOW));
-    // Checkpoints are not what is tested here, and the tables have no volatile cache.
+    // Disable checkpoints: the tables have no simulated volatile cache.
     let mut settings = small(directory.path());
     settings.checkpoint_bytes = 1 << 30;
     let parts = StoreParts { disk, clock, ..StoreParts::new(settings) };
     (Arc::new(EmbeddedStore::open(parts).unwrap()), faults)
 }
 
-/// Sends to one conversation and writes down what happened, starting with what is still
-/// unacknowledged.
+/// Sends to one conversation and logs the events, starting with resends of unacknowledged messages.
 async fn sender(
     store: Arc<EmbeddedStore>,
     mut log: ClientLog,
@@ -56,7 +55,7 @@ async fn sender(
             content: text.clone(),
         });
         let Ok(seq) = send(store.as_ref(), id, &log.sender, &text).await else { break };
-        // The client hears of it only if the power is still there.
+        // After the power loss the client gets no ack.
         if over.load(Ordering::SeqCst) {
             break;
         }
@@ -90,8 +89,8 @@ async fn lives_and_deaths(plant: PlantedFault) -> Result<Checked, Vec<Violation>
             tokio::task::yield_now().await;
         }
         over.store(true, Ordering::SeqCst);
-        // The image is what the disk holds: synced bytes, and nothing, a torn piece or all of what
-        // was on its way.
+        // The image holds all synced bytes. Of an unsynced write it holds nothing, a torn piece or
+        // all.
         faults.cut_power(cut % 4).unwrap();
         let image = copy_of(directory.path());
         for task in tasks {

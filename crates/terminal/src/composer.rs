@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cursor_moves_between_lines_and_keeps_its_column() {
+    fn cursor_keeps_its_column_between_lines() {
         let mut composer = Composer::with("first\nno\nthird");
         assert!(composer.up() && composer.up());
         composer.insert('!');

@@ -197,7 +197,7 @@ fn typed_name_is_one_key_above_the_results() {
 }
 
 #[test]
-fn without_people_search_the_typed_user_id_is_used() {
+fn typed_user_id_is_used_without_people_search() {
     let mut model = new_chat("zoe");
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert_eq!(found(&mut model, "zoe", None), [Action::OpenDirect("zoe".into())]);
@@ -285,7 +285,7 @@ fn leaving_a_group_needs_confirmation() {
 }
 
 #[test]
-fn every_key_is_harmless_in_an_empty_client() {
+fn no_key_panics_in_an_empty_client() {
     let mut model = Model::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
     for code in [
         KeyCode::Up,

@@ -56,7 +56,7 @@ async fn memory_is_bounded_by_bytes() {
 }
 
 #[tokio::test]
-async fn a_block_larger_than_the_memory_is_read_and_not_kept() {
+async fn block_larger_than_the_cache_is_returned_and_not_cached() {
     for capacity in [0, 1_000] {
         let blocks = BlockCache::new(capacity);
         let (at, block) = block_of(5_000);
@@ -89,7 +89,7 @@ async fn failed_fetch_fails_all_waiting_readers_and_next_reader_fetches_again() 
 }
 
 #[tokio::test]
-async fn a_reader_who_goes_away_takes_nothing_from_the_others() {
+async fn dropped_reader_does_not_cancel_the_shared_fetch() {
     let blocks = BlockCache::new(1 << 20);
     let (at, block) = block_of(10);
     let (arrive, arrived) = oneshot::channel();
@@ -115,7 +115,7 @@ async fn fetch_without_readers_is_dropped_with_its_entry() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_while_it_is_fetched_is_not_kept() {
+async fn segment_forgotten_during_a_fetch_is_not_cached() {
     let blocks = BlockCache::new(1 << 20);
     let (at, block) = block_of(10);
     let (arrive, arrived) = oneshot::channel();

@@ -30,7 +30,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn the_bytes_of_version_1() {
+fn sealed_segment_equals_the_recorded_bytes_of_version_1() {
     let sealed = small();
     let header = "42545347 01746865 73746f72 65670707 07070707 07070707 07070707 07410000 00000000 00430000 00000000 \
                   00020000 00ca268a 6a";
@@ -44,7 +44,7 @@ fn the_bytes_of_version_1() {
 }
 
 #[test]
-fn a_segment_of_version_1_opens_for_ever() {
+fn segment_of_version_1_opens() {
     let opened = open(&small().bytes).unwrap();
     assert_eq!(opened.name, name(3));
     assert_eq!(opened.records().collect::<Vec<_>>(), [&b"one"[..], b"", b"three"]);
@@ -52,12 +52,12 @@ fn a_segment_of_version_1_opens_for_ever() {
 }
 
 #[test]
-fn the_same_records_give_the_same_bytes() {
+fn equal_records_seal_to_equal_bytes() {
     assert_eq!(small().bytes, small().bytes);
 }
 
 #[test]
-fn a_flipped_bit_anywhere_is_seen() {
+fn segment_with_any_flipped_bit_is_refused() {
     let whole = small().bytes;
     for bit in 0..whole.len() * 8 {
         let mut damaged = whole.to_vec();
@@ -67,7 +67,7 @@ fn a_flipped_bit_anywhere_is_seen() {
 }
 
 #[test]
-fn a_segment_cut_anywhere_or_with_more_behind_it_is_refused() {
+fn truncated_or_extended_segment_is_refused() {
     let whole = small().bytes;
     for length in 0..whole.len() {
         assert!(open(&whole[..length]).is_err(), "{length}");
@@ -93,7 +93,7 @@ fn bytes_between_the_blocks_and_the_index_are_refused() {
 }
 
 #[test]
-fn a_flipped_bit_or_a_cut_in_one_block_is_seen() {
+fn block_with_a_flipped_bit_or_truncation_is_refused() {
     let Sealed { bytes, blocks, .. } = small();
     let block = blocks[0];
     let start = usize::try_from(block.offset).unwrap();
@@ -110,7 +110,7 @@ fn a_flipped_bit_or_a_cut_in_one_block_is_seen() {
 }
 
 #[test]
-fn a_wrong_length_is_refused_before_memory_is_reserved() {
+fn wrong_block_length_is_refused_before_allocation() {
     let Sealed { bytes, blocks, .. } = small();
     let start = usize::try_from(blocks[0].offset).unwrap();
     let stored = &bytes[start..start + blocks[0].length as usize];
@@ -141,7 +141,7 @@ fn foreign_object_and_newer_version_differ_from_damage() {
 
 #[test]
 #[should_panic(expected = "the name states the number of records")]
-fn records_that_do_not_fill_the_name_are_a_mistake() {
+fn seal_panics_if_the_record_count_differs_from_the_name() {
     seal(&name(3), &[vec![b"one", b"two"]]);
 }
 

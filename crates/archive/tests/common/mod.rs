@@ -1,4 +1,5 @@
-//! Places to keep segments in, each with a way around the object_archive to spoil what it keeps.
+//! Archive locations for tests. Each gives access to the stored objects, so that a test can damage
+//! them.
 #![allow(dead_code, reason = "every test file uses a part")]
 
 use std::sync::Arc;
@@ -18,10 +19,10 @@ pub const STORE: [u8; 8] = *b"thestore";
 
 pub struct TestArchive {
     pub object_archive: ObjectArchive,
-    /// The same objects, without the object_archive.
+    /// The same objects without the archive in front of them.
     pub objects: Arc<dyn ObjectStore>,
     pub prefix: &'static str,
-    /// Of those who put the same at once, exactly one is told that it is new.
+    /// Whether exactly one of several concurrent equal puts returns `Put::New`.
     pub puts_atomically: bool,
     pub directory: Option<TempDir>,
     pub server: Option<S3Server>,
@@ -83,7 +84,7 @@ impl TestArchive {
         Path::from(format!("{}{below}", self.prefix))
     }
 
-    /// Writes around the object_archive.
+    /// Overwrites an object behind the archive's back.
     pub async fn spoil(&self, below: &str, bytes: Vec<u8>) {
         self.objects.put(&self.path(below), bytes.into()).await.unwrap();
     }
@@ -112,7 +113,7 @@ pub fn archive_at(server: &S3Server, settings: &ArchiveSettings) -> ObjectArchiv
     object_archive.unwrap().unwrap()
 }
 
-/// A segment of a group of its own, named by a number: three blocks of ten messages.
+/// Builds the segment of one group: three blocks of ten messages. `number` selects the group.
 pub fn segment_of(group: u8) -> (SegmentName, Sealed, Vec<Vec<u8>>) {
     let name = SegmentName {
         store: STORE,

@@ -1,4 +1,4 @@
-//! Checks the unread count: messages by others above the read boundary, without voids and notices.
+//! Checks the unread count: messages by others above the read seq, without voids and notices.
 
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;

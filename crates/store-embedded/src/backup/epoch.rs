@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn no_epoch_is_larger_than_a_client_can_read() {
+    fn epoch_never_exceeds_the_json_integer_limit() {
         let clock = ManualClock::at(Timestamp::from_millis(1_790_000_000_000));
         assert_eq!(epoch_after(Epoch::new(MAX_EPOCH), &clock, &SystemRandom), None);
         assert_eq!(epoch_after(Epoch::new(u64::MAX), &clock, &SystemRandom), None);

@@ -1,5 +1,5 @@
-//! An object store that is down, hangs, is full, or gives back other bytes than it was given, as
-//! told.
+//! An object store with injected faults: it is down, hangs, is full, or returns other bytes than
+//! were put.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,17 +20,17 @@ use object_store::{
 pub enum Trouble {
     #[default]
     None,
-    /// Answers nothing but errors.
+    /// Every request fails.
     Down,
-    /// Answers nothing.
+    /// No request is answered.
     Hanging,
-    /// Refuses what is new.
+    /// Every put fails.
     Full,
-    /// Takes what is new and forgets it.
+    /// Every put succeeds and stores nothing.
     Forgetful,
-    /// Keeps half of what is new.
+    /// Every put stores half of its bytes.
     Truncating,
-    /// Is down after so many more requests.
+    /// Every request fails after this many more requests.
     DownAfter(u64),
 }
 
@@ -40,9 +40,9 @@ pub struct Faulty {
     trouble: Mutex<Trouble>,
     pub gets: AtomicU64,
     pub puts: AtomicU64,
-    /// How long a get takes.
+    /// Delay of each get, in milliseconds.
     pub get_takes_ms: AtomicU64,
-    /// The next get waits here.
+    /// Holds the next get.
     held: Mutex<Option<Arc<HeldRequest>>>,
 }
 
@@ -76,7 +76,7 @@ impl Faulty {
         self.gets.load(Ordering::SeqCst)
     }
 
-    /// The next get, and it alone, waits until the test opens it.
+    /// Holds the next get until the test opens it. Later gets pass.
     pub fn hold_next_get(&self) -> Arc<HeldRequest> {
         let held = Arc::new(HeldRequest::default());
         *self.held.lock().unwrap() = Some(Arc::clone(&held));

@@ -25,7 +25,7 @@ use object_store::memory::InMemory;
 use object_store::{ObjectStore, ObjectStoreExt};
 use tempfile::TempDir;
 
-/// A day after everything that [`common::message`] sends.
+/// One day after the `received_at` of messages that [`common::message`] builds.
 pub const LATER: Timestamp = NOW.plus_millis(24 * 3600 * 1000);
 
 /// Settings that move messages older than an hour, in segments of about 100.
@@ -39,7 +39,7 @@ pub fn eager() -> ArchiveSettings {
     }
 }
 
-/// Stops jobs at a step: at the `n`-th time it is reached.
+/// Stops a job when it reaches a step for the `n`-th time.
 #[derive(Default)]
 pub struct Brake(Mutex<Option<(ArchiveStep, usize)>>);
 
@@ -48,7 +48,7 @@ impl Brake {
         *self.0.lock().unwrap() = Some((step, after));
     }
 
-    /// Whether the job was stopped, and lets the next one go on.
+    /// Returns whether the brake stopped a job, and releases the brake.
     pub fn release(&self) -> bool {
         self.0.lock().unwrap().take().is_some_and(|(_, left)| left == 0)
     }
@@ -116,7 +116,7 @@ impl Kit {
         Kit { store, clock, object_archive, settings, brake, directory }
     }
 
-    /// What a killed process leaves is opened again, with the same objects.
+    /// Reopens a copy of the files, as after a kill, with the same objects.
     pub fn crash(self) -> Kit {
         let copy = copy_of(self.directory.path());
         let Kit { store, clock, object_archive, settings, directory, .. } = self;
@@ -132,7 +132,7 @@ impl Kit {
         Kit::open(directory, clock, object_archive, settings)
     }
 
-    /// With what does not fill a segment.
+    /// Archives all old messages, also those that do not fill a segment.
     pub async fn run(&self) -> Result<RunReport, ArchiveError> {
         self.store.run(ArchiveRun { only: None, partial: true }, Arc::new(NoProgress)).await
     }
@@ -165,7 +165,7 @@ impl Kit {
         self.store.status().await.unwrap().cold.messages
     }
 
-    /// Received now, unlike what [`common::send`] sends.
+    /// Sends a message received at the current time of the clock, unlike [`common::send`].
     pub async fn send_now(&self, id: ConversationId, sender: &str, text: &str) -> Seq {
         let append = Append { received_at: self.clock.now(), ..message(id, sender, text) };
         self.store.append(append).await.unwrap().await.unwrap().seq
@@ -175,7 +175,7 @@ impl Kit {
         send_many(&*self.store, id, sender, NOW, texts).await;
     }
 
-    /// What counts say, what lies in the object store and what rows refer to are the same.
+    /// Asserts that the counts, the objects and the references in the rows agree.
     pub async fn assert_exact(&self, objects: &dyn ObjectStore) {
         let report = self.store.verify(Arc::new(NoProgress)).await.unwrap();
         assert_eq!(report.problems, Vec::<String>::new());
@@ -189,7 +189,7 @@ impl Kit {
     }
 }
 
-/// Without waiting for each.
+/// Sends messages concurrently, without waiting for each answer.
 pub async fn send_many(
     store: &dyn Store,
     id: ConversationId,
@@ -241,7 +241,7 @@ pub async fn page(
     store.page(request(id, reader, from, limit)).await
 }
 
-/// The whole conversation, oldest first.
+/// Returns the whole conversation, oldest message first.
 pub async fn history(store: &dyn Store, id: ConversationId, reader: &str) -> Vec<Message> {
     let (mut all, mut after) = (Vec::<Message>::new(), Seq::ZERO);
     loop {
@@ -262,7 +262,7 @@ pub fn lost_places(messages: &[Message]) -> Vec<u64> {
     lost.map(|message| message.seq.get()).collect()
 }
 
-/// All objects but the one that says whose archive it is.
+/// Returns all objects except the marker.
 async fn segments(objects: &dyn ObjectStore) -> Vec<object_store::ObjectMeta> {
     let mut all: Vec<_> = objects.list(None).try_collect().await.unwrap();
     all.retain(|object| object.location.filename() != Some("ARCHIVE.txt"));

@@ -29,18 +29,17 @@ pub fn small(directory: &Path) -> StoreSettings {
     }
 }
 
-/// The files as they are now, in a directory of their own.
+/// Copies the current files to a new directory.
 pub fn copy_of(directory: &Path) -> TempDir {
     let copy = TempDir::new().unwrap();
     copy_into(directory, copy.path());
     copy
 }
 
-/// Files come and go while a store runs; one that is gone again was not needed.
+/// Skips files that a running store deletes during the copy.
 pub fn copy_into(from: &Path, to: &Path) {
     let mut entries: Vec<_> = std::fs::read_dir(from).unwrap().flatten().collect();
-    // What may lag behind comes first, as on a disk: the tables lag behind the log, and so does the
-    // note of its end.
+    // Copy the tables and the durable note first: on a disk they may lag behind the log.
     entries.sort_by_key(|entry| ![DURABLE_FILE, "tables"].contains(&&*entry.file_name().to_string_lossy()));
     for entry in entries {
         let target = to.join(entry.file_name());
@@ -53,7 +52,7 @@ pub fn copy_into(from: &Path, to: &Path) {
     }
 }
 
-/// An archive in memory, and the objects in it.
+/// Creates an archive in memory. Returns it with its object store.
 pub fn memory_archive() -> (Arc<ObjectArchive>, Arc<InMemory>) {
     let objects = Arc::new(InMemory::new());
     (Arc::new(ObjectArchive::over(Arc::clone(&objects) as _, "test", 1 << 20)), objects)
@@ -71,7 +70,7 @@ pub async fn direct(store: &dyn Store, one: &str, other: &str) -> ConversationId
     id
 }
 
-/// A message whose id follows from its content.
+/// Builds a message whose id follows from its content.
 pub fn message(conversation: ConversationId, sender: &str, text: &str) -> Append {
     Append {
         conversation,
@@ -106,7 +105,7 @@ pub async fn send_as(
     store.append(append).await?.await.map(|appended| appended.seq)
 }
 
-/// Every text of the conversation; fails on anything out of place.
+/// Returns all texts of the conversation. Fails if a seq is missing or out of order.
 pub async fn texts(store: &dyn Store, id: ConversationId, reader: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut after = Seq::ZERO;

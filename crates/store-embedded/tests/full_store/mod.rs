@@ -23,13 +23,13 @@ use bluetick_store_embedded::check::{CheckParts, CheckReport, check};
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use common::{NOW, direct, send, small, user};
 
-/// What each conversation says, as one of its members reads it: (seq, sender, type, content).
+/// The messages of each conversation as one member reads them: (seq, sender, type, content).
 pub type Contents = BTreeMap<String, Vec<(u64, String, String, String)>>;
 
 pub const PEOPLE: [&str; 6] = ["alice", "bob", "carol", "dave", "erin", "frank"];
 const LATER: Timestamp = NOW.plus_millis(24 * 3600 * 1000);
 
-/// With an archive in a directory beside the data.
+/// Store parts with an archive directory next to the data.
 pub fn parts(directory: &Path) -> StoreParts {
     let archive = ArchiveSettings {
         engine: bluetick_archive::ArchiveEngine::Directory,
@@ -71,8 +71,8 @@ pub async fn apply_receipt(
     store.apply_receipt(mark).await.unwrap();
 }
 
-/// Users, direct conversations and groups, ticks, preferences, people who left; old messages in the
-/// archive, and erased ones.
+/// Adds users, conversations, read states, preferences, former members, archived messages and
+/// erased messages.
 pub async fn fill(store: &EmbeddedStore) -> Vec<(ConversationId, &'static str)> {
     for name in PEOPLE {
         let display_name = Some(format!("{} of the town", name.to_uppercase()).into());
@@ -113,12 +113,12 @@ pub async fn fill(store: &EmbeddedStore) -> Vec<(ConversationId, &'static str)> 
     Archive::run(store, run, Arc::new(NoProgress)).await.unwrap();
     let scope = EraseScope::User { user: user("frank"), conversation: Some(all[2].0) };
     Archive::erase(store, Erase { scope, through: None }, Arc::new(NoProgress)).await.unwrap();
-    // Some of it stays in memory and in the log.
+    // This message stays in memory and in the log.
     send(store, all[0].0, "bob", "the last word").await.unwrap();
     all
 }
 
-/// A filled store that was closed in good order.
+/// Fills a store and closes it cleanly.
 pub async fn closed(directory: &Path) -> (Vec<(ConversationId, &'static str)>, Contents) {
     let store = open(directory).unwrap();
     let all = fill(&store).await;

@@ -21,12 +21,12 @@ impl ReadState {
         })
     }
 
-    /// Returns the maximum of each boundary.
+    /// Returns the maximum of each seq.
     pub fn max(self, other: ReadState) -> ReadState {
         ReadState { delivered: self.delivered.max(other.delivered), read: self.read.max(other.read) }
     }
 
-    /// Returns whether neither boundary is below `other`.
+    /// Returns whether neither seq is below `other`.
     pub fn covers(self, other: ReadState) -> bool {
         self.delivered >= other.delivered && self.read >= other.read
     }
@@ -47,7 +47,7 @@ pub enum Trouble {
     WentBack { of: UserName, from: ReadState, to: ReadState },
     /// A tick is above the last message that this caught-up connection received.
     AheadOfMessages { of: UserName, told: ReadState, sent: u64 },
-    /// The read boundary is above the delivered boundary.
+    /// The read seq is above the delivered seq.
     ReadNotDelivered { of: UserName, told: ReadState },
     /// The answer to a receipt is below the receipt.
     MarkLost { marked: u64, answered: ReadState },

@@ -70,7 +70,7 @@ fn receipts_exclude_the_sender_and_later_members() {
 }
 
 #[test]
-fn a_void_has_no_receipts_and_the_server_answers_message_not_found() {
+fn void_has_no_receipts_and_the_server_returns_message_not_found() {
     let void = json!({
         "seq": 2, "sender_id": "void", "message_id": "void:2", "content": "", "content_type": "void",
         "received_at": 1002,
