@@ -292,9 +292,9 @@ impl Inner {
             Ok(there) if there == *bytes => Ok(()),
             // No row refers to the object yet, so nothing is lost. The put has failed and can be
             // retried.
-            Ok(_) => Err(self.remote.unavailable("what was put came back otherwise")),
+            Ok(_) => Err(self.remote.unavailable("the object reads back with other bytes than were put")),
             Err(ObjectArchiveError::Missing { .. }) => {
-                Err(self.remote.unavailable("what was put is not there"))
+                Err(self.remote.unavailable("the object is missing after the put"))
             }
             Err(error) => Err(error),
         }

@@ -140,7 +140,7 @@ impl Terminal {
     /// Tries to open a chat with an unknown user, which the server refuses while sign-up is open.
     fn begin_with_nobody(&self, user: &str) {
         self.press(&format!("\u{e}{user}\r"));
-        self.wait_for(&format!("Nobody called {user} is known here."));
+        self.wait_for(&format!("No user called {user} was found."));
         self.press("\r");
         self.wait_for(&format!("there is no user {user}"));
     }
@@ -475,7 +475,7 @@ async fn token_of_another_user_ends_the_client_with_one_error() {
     let alice = Terminal::start_with(home.path(), &arguments, &[("BLUETICK_TOKEN", &token)]);
     alice.wait_for("waiting for network");
     server.start_again().await;
-    alice.wait_for("this log-in is somebody else's");
+    alice.wait_for("this token belongs to another user");
     alice.press("\u{3}");
     alice.wait_for("the token is not alice's");
     assert_eq!(alice.ended(), 2);

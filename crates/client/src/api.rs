@@ -84,7 +84,7 @@ pub trait TokenSource: Send + Sync + 'static {
 pub enum NoToken {
     /// No token is available right now, for example because the source has no network. The client
     /// asks again later.
-    #[error("a token cannot be had just now")]
+    #[error("no token is available now")]
     Later,
     /// The source will never return another token. The user has to log in again.
     #[error("the log-in has expired")]

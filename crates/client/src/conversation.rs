@@ -74,7 +74,7 @@ pub enum SendError {
     Empty,
     /// The outbox is full. Failed messages count too, until they are retried successfully or
     /// cancelled.
-    #[error("{MOST_WAITING} messages are waiting already; some of them have to go first")]
+    #[error("the outbox is full: it holds {MOST_WAITING} messages")]
     FullStorage,
     /// The client has stopped. If it stopped during the call, the message may already be in the
     /// storage.

@@ -42,7 +42,7 @@ pub enum LinkError {
     /// The connection ended without a close code.
     #[error("the connection was lost")]
     Lost,
-    #[error("what the server says is no WebSocket: {0}")]
+    #[error("the server did not answer as a WebSocket: {0}")]
     Protocol(String),
 }
 

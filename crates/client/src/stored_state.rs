@@ -52,7 +52,7 @@ pub fn name_change(person: &Person) -> Change {
 
 /// The storage belongs to another user.
 #[derive(Debug, thiserror::Error)]
-#[error("what is kept there belongs to {0}")]
+#[error("the storage belongs to {0}")]
 pub struct OtherUser(pub String);
 
 /// Rebuilds the state from the stored entries. Entries must be sorted by key.

@@ -33,7 +33,7 @@ pub enum RecoveryError {
         "batch {batch} of the log puts a message at seq {found} of {conversation}, where {expected} comes next"
     )]
     OutOfPlace { batch: u64, conversation: String, found: Seq, expected: Seq },
-    #[error("batch {batch} of the log speaks of {conversation}, which does not exist")]
+    #[error("batch {batch} of the log names {conversation}, which does not exist")]
     NoSuchConversation { batch: u64, conversation: String },
 }
 

@@ -346,8 +346,8 @@ fn new_chat(model: &mut Model, key: KeyEvent, mut chat: NewChat) -> Vec<Action> 
             (None, SearchState::Awaited | SearchState::AwaitedByEnter) => {
                 chat.answer = SearchState::AwaitedByEnter
             }
-            (None, SearchState::Here) => chat.answer = SearchState::Nobody,
-            (None, SearchState::NoSearch | SearchState::Nobody) => {
+            (None, SearchState::Here) => chat.answer = SearchState::NotFound,
+            (None, SearchState::NoSearch | SearchState::NotFound) => {
                 return vec![Action::OpenDirect(chat.name.text().trim().to_owned())];
             }
         },

@@ -144,7 +144,7 @@ pub enum SearchState {
     /// The search failed or is not supported. Enter uses the typed text as a user id.
     NoSearch,
     /// No user matches, and the dialog says so. A second Enter starts the chat anyway.
-    Nobody,
+    NotFound,
 }
 
 /// The connection state for the status line. `Online` shows nothing.

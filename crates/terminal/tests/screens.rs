@@ -232,7 +232,7 @@ fn status_line_shows_queued_messages_and_errors() {
         (Link::Reconnecting, "reconnecting… 2 messages wait to be sent"),
         (Link::CatchingUp, "catching up…"),
         (Link::LoggedOut, "your log-in has expired"),
-        (Link::OtherUser, "this log-in is somebody else's"),
+        (Link::OtherUser, "this token belongs to another user"),
         (Link::Online, "sending 2 messages…"),
     ] {
         model.link = link;

@@ -55,7 +55,7 @@ pub struct BlockRef {
 pub enum Damage {
     #[error("not a segment")]
     NotASegment,
-    #[error("a segment of version {0}, which is not known here")]
+    #[error("a segment of the unknown version {0}")]
     Version(u8),
     #[error("the bytes end too early")]
     Short,

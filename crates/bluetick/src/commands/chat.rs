@@ -103,7 +103,9 @@ fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserI
     eprintln!("bluetick: forgot {user} at {url}");
     // Any other error means that the token was already invalid.
     if let Err(ApiError::Unreachable(reason)) = told {
-        eprintln!("bluetick: the server could not be told, so the token is valid until it expires: {reason}");
+        eprintln!(
+            "bluetick: the server was not reached, so the token stays valid until it expires: {reason}"
+        );
     }
     Ok(())
 }

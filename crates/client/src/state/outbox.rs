@@ -375,9 +375,9 @@ impl Waiting {
 /// Why a message cannot be cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CannotCancel {
-    #[error("it is on its way, and the server may have it already")]
+    #[error("the message was sent, and the server may have stored it")]
     OnItsWay,
-    #[error("it is not waiting any more")]
+    #[error("the message is not in the outbox")]
     NotWaiting,
 }
 

@@ -43,7 +43,7 @@ pub enum StorageError {
     #[error("{0} is used by another program")]
     CurrentToken(String),
     /// A read or write failed.
-    #[error("cannot keep anything in {place}: {error}")]
+    #[error("cannot store in {place}: {error}")]
     Io { place: String, error: std::io::Error },
 }
 

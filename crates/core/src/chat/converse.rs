@@ -6,7 +6,7 @@ use crate::{ConversationId, ConversationView, Refusal, Title, UserId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConversation {
-    #[error("a direct conversation needs somebody else as its peer")]
+    #[error("a direct conversation needs another user as its peer")]
     WithOneself,
     #[error("name at least one user")]
     NobodyNamed,

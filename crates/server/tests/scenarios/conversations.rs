@@ -43,7 +43,7 @@ async fn invalid_open_request_names_the_field() {
         (json!({"kind": "direct"}), "peer"),
         (json!({"kind": "direct", "peer": 5}), "peer"),
         (json!({"kind": "direct", "peer": "has space"}), "peer"),
-        (json!({"kind": "direct", "peer": "alice"}), "somebody else"),
+        (json!({"kind": "direct", "peer": "alice"}), "another user"),
         (json!({"kind": "group", "members": ["bob"]}), "title"),
         (json!({"kind": "group", "title": "", "members": ["bob"]}), "title"),
         (json!({"kind": "group", "title": "x", "members": "bob"}), "members"),

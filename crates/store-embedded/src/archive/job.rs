@@ -93,6 +93,6 @@ pub fn damaged(name: &SegmentName, why: impl std::fmt::Display) -> ArchiveError 
 
 /// Error: the rows changed after the job read them.
 pub fn moved_meanwhile(key: ChunkKey) -> ArchiveError {
-    let text = format!("{} was changed by somebody else from seq {} on", key.conversation, key.first);
+    let text = format!("the rows of {} from seq {} on changed during the job", key.conversation, key.first);
     StoreError::Failed(text.into()).into()
 }

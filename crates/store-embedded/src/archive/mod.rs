@@ -156,7 +156,7 @@ impl Archiver {
             }
         };
         if tokio::time::timeout(STOPPING_PATIENCE, at_rest).await.is_err() {
-            tracing::warn!("a job of the archive is cut off; the next run goes on where it was");
+            tracing::warn!("archive job did not stop in time; the next run continues it");
         }
     }
 
@@ -231,7 +231,7 @@ impl Archiver {
             Ok(update.commit()?)
         });
         if let Err(error) = noted.await {
-            tracing::warn!(%error, "when the archive ran last could not be written down");
+            tracing::warn!(%error, "time of the last archive run could not be stored");
         }
     }
 

@@ -158,7 +158,7 @@ impl EmbeddedStore {
         let location: BackupLocation = backup.to.parse().map_err(ArchiveError::Refused)?;
         if let BackupLocation::Directory(directory) = &location {
             if !directory.is_absolute() {
-                return Err(ArchiveError::Refused("a directory is named by its whole path".to_owned()));
+                return Err(ArchiveError::Refused("the path of the directory must be absolute".to_owned()));
             }
             if is_inside(directory, &self.data_dir) {
                 let why = "a backup in the data directory itself would be lost with it";
@@ -175,7 +175,7 @@ impl EmbeddedStore {
                 Ok(destination)
             }
             false => Err(ArchiveError::Refused(format!(
-                "{location} is not empty; a backup goes to a place of its own, and none is written over"
+                "{location} is not empty; name an empty or new location, because no backup is overwritten"
             ))),
         }
     }
@@ -220,7 +220,9 @@ impl EmbeddedStore {
 }
 
 fn read_back_differs(name: &str) -> ArchiveError {
-    ArchiveError::Unavailable(format!("{name} came back otherwise than it was written; this is no backup"))
+    ArchiveError::Unavailable(format!(
+        "{name} reads back with other bytes than were written; the backup is unusable"
+    ))
 }
 
 fn name_of(kind: PartKind, before: &[Part]) -> String {

@@ -89,7 +89,7 @@ pub enum TablesError {
     DamagedPage { path: PathBuf, offset: u64, what: String },
     #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
     Truncated { path: PathBuf, found: u64, expected: u64 },
-    #[error("{id} has messages or members and is not there itself: its row was lost")]
+    #[error("{id} has messages or members, but its own row is missing")]
     Orphaned { id: ConversationId },
     #[error("there is no table {name} in this version of the program; use a newer bluetick")]
     NoSuchTable { name: String },

@@ -23,12 +23,12 @@ const HELP: [(&str, &str); 19] = [
     ("/, Ctrl-F", "search the inbox"),
     ("n, Ctrl-N", "a chat with a person"),
     ("g, Ctrl-G", "a new group"),
-    ("Ctrl-R, Ctrl-X", "try again or give up what was not sent"),
+    ("Ctrl-R, Ctrl-X", "resend or cancel an unsent message"),
     ("p, m, a", "pin, mute, archive"),
-    ("A", "what is archived"),
+    ("A", "archived conversations"),
     ("Ctrl-L", "leave a group"),
     ("F1", "this help; in the inbox also ?"),
-    ("q, Ctrl-C", "quit; what is not sent goes next time"),
+    ("q, Ctrl-C", "quit; the next start sends the rest"),
     ("", ""),
     ("one tick, two ticks", "the server has it; a device has it"),
     ("two blue ticks", "it was read"),
@@ -75,8 +75,8 @@ fn new_chat_hints(model: &Model, name: &str, found_nobody: bool, answer: SearchS
     let dots = symbols::ellipsis(model.look);
     match answer {
         SearchState::AwaitedByEnter => vec![format!("looking{dots}")],
-        SearchState::Nobody => vec![
-            format!("Nobody called {} is known here.", cut(&safe_line(name.trim()), 36, dots)),
+        SearchState::NotFound => vec![
+            format!("No user called {} was found.", cut(&safe_line(name.trim()), 36, dots)),
             "Start anyway? Enter again / Esc".to_owned(),
         ],
         _ if found_nobody => vec!["the user_id of a person, or the beginning of a name".to_owned()],

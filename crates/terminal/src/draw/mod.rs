@@ -101,8 +101,8 @@ fn status(frame: &mut Frame<'_>, model: &Model, area: Rect) {
         (None, Link::Waiting) => with_waiting(format!("waiting for network{dots}"), model.waiting),
         (None, Link::Reconnecting) => with_waiting(format!("reconnecting{dots}"), model.waiting),
         (None, Link::CatchingUp) => format!("catching up{dots}"),
-        (None, Link::LoggedOut) => "your log-in has expired: leave with Ctrl-C and start again".to_owned(),
-        (None, Link::OtherUser) => "this log-in is somebody else's: leave with Ctrl-C".to_owned(),
+        (None, Link::LoggedOut) => "your log-in has expired: quit with Ctrl-C and start again".to_owned(),
+        (None, Link::OtherUser) => "this token belongs to another user: quit with Ctrl-C".to_owned(),
     };
     let hints = match model.focus {
         Focus::Composer => "F1 help  Esc inbox  Enter send",
