@@ -58,7 +58,7 @@ impl ObservedConversation {
             .find(|(tick, told)| !self.cells.range(**tick..).any(|(_, seen)| was_there(seen, **told)));
         ahead.map(|(tick, _)| {
             let seen = self.cells.get(tick);
-            format!("a tick was told at {tick} before anybody had sent what is there or above: {seen:?}")
+            format!("a tick at {tick} was published before the message there or above was sent: {seen:?}")
         })
     }
 }
@@ -80,7 +80,7 @@ impl Auditor {
         known.acknowledged = known.acknowledged.max(seq);
         let key = (sender.clone(), message_id.to_owned());
         let Some((content, _)) = known.attempts.get(&key).cloned() else {
-            let what = format!("{sender} was told that {message_id} is stored, which it never sent");
+            let what = format!("{sender} got an ack of {message_id}, which it never sent");
             return self.find(Guarantee::NoOverwrite, Some(id), what);
         };
         let seen = Seen {
@@ -113,7 +113,9 @@ impl Auditor {
         if let Some((user, _)) = known.owed.remove(&seq)
             && !(seen.is_sent() && seen.sender == user.as_str())
         {
-            let what = format!("{user} was said to have all below {seq} before any device said so: {seen:?}");
+            let what = format!(
+                "{user} was reported to have all below {seq} before its devices reported it: {seen:?}"
+            );
             return self.find(Guarantee::DeliveredByDevice, Some(id), what);
         }
         let known = self.known(id);
@@ -121,7 +123,11 @@ impl Auditor {
             return;
         }
         let Ok(sender) = seen.sender.parse::<UserId>() else {
-            return self.find(Guarantee::NoOverwrite, Some(id), format!("{seq} is by nobody: {seen:?}"));
+            return self.find(
+                Guarantee::NoOverwrite,
+                Some(id),
+                format!("{seq} has no valid sender: {seen:?}"),
+            );
         };
         let key = (sender, seen.message_id.clone());
         let attempt = known.attempts.get(&key).filter(|(content, _)| *content == seen.content);
@@ -201,7 +207,7 @@ impl Auditor {
         }
         let owed = known.owed.iter().find(|(_, (_, told))| *told < begun.at);
         if let Some((seq, (user, _))) = owed {
-            let what = format!("{user} was said to have all below {seq}, and nobody said so");
+            let what = format!("{user} was reported to have all below {seq}, which no device reported");
             self.find(Guarantee::DeliveredByDevice, Some(id), what);
         }
     }

@@ -72,8 +72,9 @@ impl Auditor {
     ) {
         let before = before.get(user).copied().unwrap_or_default();
         if now.is_behind(before) && !self.has_started_again(id, user) {
-            let what =
-                format!("{observer} asked about {user} and got {now:?}; somebody knew {before:?} before");
+            let what = format!(
+                "{observer} requested the status of {user} and got {now:?}; an earlier one was {before:?}"
+            );
             return self.find(Guarantee::TicksForward, Some(id), what);
         }
         self.told(observer, id, user, now);
@@ -84,7 +85,7 @@ impl Auditor {
     pub fn told(&mut self, observer: &str, id: ConversationId, user: &UserId, now: ReadState) {
         if now.read > now.delivered {
             let what = format!(
-                "{observer} was told that {user} has read up to {} and has only up to {}",
+                "{observer} received a status of {user} with read {} above delivered {}",
                 now.read, now.delivered
             );
             return self.find(Guarantee::TicksForward, Some(id), what);
@@ -92,7 +93,7 @@ impl Auditor {
         let key = (observer.to_owned(), id, user.clone());
         let before = self.ticks.told.insert(key, now).unwrap_or_default();
         if now.is_behind(before) && !self.has_started_again(id, user) {
-            let what = format!("{observer} was told of {user} first {before:?} and then {now:?}");
+            let what = format!("{observer} received {before:?} and then {now:?} for {user}");
             return self.find(Guarantee::TicksForward, Some(id), what);
         }
         let furthest = self.ticks.furthest.entry(id).or_default().entry(user.clone()).or_default();
@@ -128,7 +129,9 @@ impl Auditor {
                 known.owed.entry(now + 1).or_insert_with(|| (user.clone(), moment));
                 continue;
             }
-            let what = format!("{observer} was told of {user} {now}; its devices said {most} at most");
+            let what = format!(
+                "{observer} received {now} for {user}, above {most}, the highest that its devices reported"
+            );
             return self.find(Guarantee::DeliveredByDevice, Some(id), what);
         }
     }

@@ -33,7 +33,7 @@ pub const RESTORING: &str = "restoring";
 
 #[derive(Debug, Error)]
 pub enum RestoreError {
-    #[error("{0} holds no complete backup: {MANIFEST}, which is written last, is missing")]
+    #[error("{0} holds no backup: {MANIFEST}, which is written last, is missing")]
     NoBackup(String),
     #[error(transparent)]
     Manifest(#[from] ManifestError),
