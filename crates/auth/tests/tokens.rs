@@ -1,4 +1,4 @@
-//! Tokens through the public API: every kind of key, and everything a forger may try.
+//! Tokens through the public API: every kind of key, and forged tokens.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -24,12 +24,12 @@ fn alice() -> UserId {
     "alice".parse().unwrap()
 }
 
-/// Claims of a token that is good for another hour.
+/// Claims of a token that is valid for another hour.
 fn good() -> Value {
     json!({"sub": "alice", "exp": 1_800_003_600})
 }
 
-/// Who, and until when.
+/// The user and the end of a token.
 type TokenFact = (UserId, Timestamp);
 
 fn good_claims() -> TokenFact {
@@ -45,7 +45,7 @@ fn open_in(directory: &Path, settings: &AuthSettings) -> Tokens {
     Tokens::open(settings, directory, &SystemRandom).unwrap()
 }
 
-/// A server with one data directory that lasts as long as the test.
+/// A data directory for the servers of one test.
 struct World {
     directory: TempDir,
 }
@@ -350,7 +350,8 @@ fn token_times_are_compared_with_now_and_the_leeway() {
     assert!(lenient.verify(&early, NOW).is_ok());
 }
 
-/// What was issued in the future could not be revoked until then.
+/// A token issued in the future would survive a revocation before its `iat`, so the server refuses
+/// it.
 #[test]
 fn iat_of_another_issuer_is_capped_one_minute_ahead() {
     let world = World::new();

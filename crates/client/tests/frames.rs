@@ -1,4 +1,4 @@
-//! The frames and bodies of this client against the documents the server generates.
+//! Decodes the examples of the server's generated documents with the types of this client.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -16,7 +16,7 @@ fn websocket() -> Value {
     document(include_str!("../../../docs/websocket.json"))
 }
 
-/// The example of a frame in the server's document.
+/// Returns the example of a frame in the server's document.
 fn example(name: &str) -> Value {
     websocket()["components"]["messages"][name]["examples"][0]["payload"].clone()
 }

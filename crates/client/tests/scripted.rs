@@ -32,12 +32,12 @@ fn direct() -> ConversationId {
     ConversationId::direct(&user("alice"), &user("bob"))
 }
 
-/// The other end of a client.
+/// A scripted server.
 struct Scripted {
     listener: TcpListener,
 }
 
-/// One WebSocket of it.
+/// One WebSocket of the client, at the server's end.
 struct Peer<S>(WebSocketStream<S>);
 
 impl Scripted {
@@ -47,7 +47,7 @@ impl Scripted {
         (Scripted { listener }, Server::new(url.parse().unwrap()).unwrap())
     }
 
-    /// The next WebSocket. Plain questions over HTTP in between are hung up on.
+    /// Returns the next WebSocket. Closes HTTP connections that arrive before it.
     async fn next(&self) -> Peer<TcpStream> {
         let accepting = async {
             loop {
@@ -66,7 +66,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         self.0.send(Message::text(frame.to_string())).await.unwrap();
     }
 
-    /// The next frame that is no ping of life.
+    /// Returns the next frame other than a ping.
     async fn hear(&mut self) -> Value {
         loop {
             let packet = timeout(PATIENCE, self.0.next()).await.expect("the client sends a frame");
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// Takes the hello and lets the client in.
+    /// Reads the `hello` and sends the `welcome`.
     async fn welcome(&mut self, epoch: u64) -> Value {
         let hello = self.hear().await;
         assert_eq!(hello["type"], "hello");
@@ -88,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
 
     async fn close(mut self, code: u16) {
         let close = CloseFrame { code: code.into(), reason: "".into() };
-        // The client may be faster in leaving.
+        // The client may close the connection first.
         let _closed = self.0.close(Some(close)).await;
         while let Some(Ok(_)) = self.0.next().await {}
     }
@@ -142,7 +142,7 @@ async fn resend_sets_retry_and_the_first_after_seq() {
     client.stop().await;
 }
 
-/// It may be stored: the same id finds it.
+/// The server may have stored the message. Resending the same id is safe.
 #[tokio::test]
 async fn message_is_resent_after_no_answer_from_the_store() {
     let (script, server) = Scripted::start().await;
@@ -203,7 +203,7 @@ async fn error_without_a_subject_applies_to_messages_in_flight() {
     client.stop().await;
 }
 
-/// Gives another token when one is refused.
+/// A token source that returns another token after a refusal.
 struct Renewed;
 
 #[async_trait]
@@ -236,7 +236,7 @@ async fn refused_token_is_renewed_once_then_the_user_is_logged_out() {
     client.stop().await;
 }
 
-/// Gives t1, t2, t3 and so on, and every second time has no network itself.
+/// A token source that returns t1, t2, t3 and so on, and fails every second time.
 #[derive(Default)]
 struct FlakyTokenSource {
     asked: std::sync::atomic::AtomicUsize,
@@ -260,7 +260,7 @@ async fn user_with_a_renewable_token_stays_logged_in() {
     let mut peer = script.next().await;
     assert_eq!(peer.hear().await["token"], "t1");
     peer.close(4403).await;
-    // The second token is there, and the network goes before the server has said a word about it.
+    // The source returns the second token, and the network fails before the server answers.
     let mut peer = script.next().await;
     assert_eq!(peer.hear().await["token"], "t2");
     drop(peer);
@@ -312,7 +312,7 @@ async fn rate_limited_receipt_is_sent_again_later() {
     client.stop().await;
 }
 
-/// Takes nothing.
+/// A storage that refuses every write.
 struct FullStorage;
 
 impl Storage for FullStorage {

@@ -1,4 +1,5 @@
-//! What holds for any history and any order of events, through the public names alone.
+//! Properties of paging, receipts and ticks for any history and any order of events, tested through
+//! the public API.
 
 use bluetick_core::{
     ContentType, ConversationId, MemberState, Message, MessageId, Page, PageFrom, PageLimit, PageRequest,
@@ -24,7 +25,7 @@ fn message(seq: Seq) -> Message {
     }
 }
 
-/// The page that a store gives whose newest message is at `head`.
+/// Builds the page that a store returns when its newest message is at `head`.
 fn page(from: PageFrom, limit: i64, first_visible: u64, head: u64) -> Page {
     let limit = PageLimit::try_from(limit).expect("within bounds");
     let request =
@@ -54,7 +55,8 @@ proptest! {
         while let Some(before) = below {
             let page = page(PageFrom::Before(before), limit(), first_visible, head);
             met.extend(seqs(&page));
-            // Above the head, the first step leads to the head, and every other one downward.
+            // From a seq above the head, the first step leads to the head. Every other step leads
+            // downward.
             prop_assert!(page.next_before.is_none_or(|next| next < before));
             below = page.next_before;
         }
@@ -75,7 +77,7 @@ proptest! {
         written in prop::collection::vec(0u64..40, 1..30),
         limit in 1i64..=50,
     ) {
-        // So much is written between one page and the next.
+        // The number of messages stored between two pages.
         let mut written = written.into_iter();
         let mut head = written.next().unwrap_or_default();
         let begun_at = head;
@@ -91,7 +93,7 @@ proptest! {
         }
         met.reverse();
         prop_assert_eq!(&met, &(first_visible..=begun_at).collect::<Vec<_>>());
-        // And upward from where it began, to wherever the others have come meanwhile.
+        // Then page upward, while further messages are stored.
         let mut after = Some(Seq::new(begun_at));
         while let Some(cursor) = after {
             let page = page(PageFrom::After(cursor), limit, first_visible, head);
@@ -102,16 +104,16 @@ proptest! {
     }
 }
 
-/// What may happen in a group, in any order.
+/// An event in a group.
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// A device of a member says how far it is; devices repeat themselves and lag behind.
+    /// A receipt of a member's device. Receipts may repeat or arrive late.
     Receipt {
         member: usize,
         read: bool,
         seq: u64,
     },
-    /// A member writes.
+    /// A message of a member.
     Write {
         member: usize,
     },
@@ -119,7 +121,7 @@ enum Step {
         member: usize,
         hides: bool,
     },
-    /// What was known of a member at some earlier moment is heard again, by another way.
+    /// A client receives an earlier read state of a member again.
     HearAgain {
         member: usize,
         moment: prop::sample::Index,
@@ -139,7 +141,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..80)
 }
 
-/// As far as all of them have come, as the others are told.
+/// The lowest read state of all other members, as their own states show it.
 fn furthest_behind(receivers: &[MemberState]) -> ReadState {
     let shown = || receivers.iter().map(|member_state| member_state.shown_since(Seq::FIRST));
     ReadState {
@@ -152,7 +154,7 @@ proptest! {
     #[test]
     fn ticks_never_move_backward_for_any_order_of_events(steps in steps()) {
         let mut head = Seq::new(20);
-        // The first one is the sender, whose ticks are looked at.
+        // The first member is the sender, whose ticks are checked.
         let mut member_states = [MemberState::default(); 4];
         let mut history = vec![member_states];
         for step in steps {

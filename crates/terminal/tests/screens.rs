@@ -1,4 +1,4 @@
-//! Screens, as text: what is drawn for a model. `BLUETICK_BLESS=1` writes them anew.
+//! Snapshot tests of the screens. `BLUETICK_BLESS=1` renews the snapshots.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -238,7 +238,7 @@ fn status_line_shows_queued_messages_and_errors() {
         model.link = link;
         assert!(bottom(&model).starts_with(words), "{}", bottom(&model));
     }
-    // What failed waits for the person and not for the network.
+    // A failed message waits for the user, not for the network.
     (model.waiting, model.failed) = (0, 1);
     assert!(bottom(&model).starts_with("1 message was not sent"), "{}", bottom(&model));
     model.notice = Some("the disk is full".into());

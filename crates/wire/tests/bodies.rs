@@ -1,4 +1,4 @@
-//! The bytes of every HTTP body, and what becomes of bodies and queries that come in.
+//! The encoded bytes of every HTTP body, and the decoding of bodies and queries.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -77,7 +77,7 @@ fn archive_bodies_match_their_snapshot() {
     ];
     bodies.extend(jobs.iter().map(json));
     snapshot("archive_bodies.txt", &(bodies.join("\n") + "\n"));
-    // The command line reads them back.
+    // The command line decodes them.
     for job in jobs {
         assert_eq!(serde_json::from_str::<JobBody>(&json(&job)).unwrap(), job);
     }

@@ -15,7 +15,7 @@ use common::read_state;
 use proptest::prelude::*;
 use serde::Serialize;
 
-/// The struct says everything but the type, which comes first.
+/// The struct lacks only `type`, which comes first.
 fn described(kind: &str, frame: &impl Serialize) -> String {
     let fields = serde_json::to_string(frame).unwrap();
     format!(r#"{{"type":"{kind}",{}"#, fields.strip_prefix('{').unwrap())
@@ -119,7 +119,8 @@ proptest! {
     }
 }
 
-/// Of `count` messages, each as long as that and escaped to six times of it.
+/// Builds a page of `count` messages of this length, whose content takes six times as many bytes
+/// when escaped.
 fn page_of(count: usize, each: usize) -> Page {
     let message = Message { content: "\u{1}".repeat(each).into(), ..common::message("") };
     Page { messages: vec![message; count], next_before: None, next_after: None, head: Seq::new(100) }

@@ -1,4 +1,4 @@
-//! The generated documents are what is committed, and their examples are true.
+//! The committed documents equal the generated ones, and their examples validate.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -28,7 +28,7 @@ fn errors_page_matches_the_code_tables() {
 fn websocket_document_matches_the_types() {
     let generated = document::websocket();
     let committed = committed("websocket.json", &format!("{generated:#}\n"));
-    // As values, since the order of keys depends on what else is built.
+    // Compare values, because the order of keys depends on the features of the build.
     let committed: Value = serde_json::from_str(&committed).unwrap_or_default();
     assert!(committed == generated, "docs/websocket.json is stale: {HOW}");
 }

@@ -1,4 +1,4 @@
-//! The bytes of every frame, and what becomes of frames that come in.
+//! The encoded bytes of every frame, and the decoding of frames.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -221,7 +221,7 @@ fn typing_frame_has_a_conversation() {
     assert_eq!(conversation("nonsense"), None);
 }
 
-/// Of one conversation, in the first epoch.
+/// A position in one conversation, in the first epoch.
 fn position(value: &str) -> Option<Seq> {
     let text = format!(r#"{{"type":"hello","token":"t","positions":{{"{}":{value}}}}}"#, direct());
     let Ok(ClientFrame::Hello(hello)) = decoded(&text) else { panic!("{text} was not parsed") };

@@ -1,4 +1,4 @@
-//! People and conversations to spell, and the files their spelling is compared with.
+//! Example values, and the snapshot files with their encoded form.
 
 use bluetick_core::ports::Appended;
 use bluetick_core::{
@@ -76,7 +76,7 @@ pub fn entry() -> InboxEntry {
     }
 }
 
-/// A group with nothing but a notice, where its reader tells nobody what it reads.
+/// A group with one notice, whose reader hides read receipts.
 pub fn group_entry() -> InboxEntry {
     let mut entry = entry();
     entry.conversation.id = ConversationId::group([9; 15]);
@@ -90,7 +90,7 @@ pub fn group_entry() -> InboxEntry {
     entry
 }
 
-/// One line each. A change here is a change of the contract; `BLUETICK_BLESS=1` accepts it.
+/// One line for each value. A change here changes the contract; `BLUETICK_BLESS=1` accepts it.
 pub fn snapshot(name: &str, lines: &str) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var_os("BLUETICK_BLESS").is_some() {
