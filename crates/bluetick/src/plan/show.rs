@@ -85,7 +85,7 @@ impl Plan {
         grid.line(["all".into(), compared(here), compared(naive), peak], "");
         let here = self.write_units_without_redis();
         let peak = plain(self.messages.times(here).peak_per_second.round());
-        grid.line(["all, while Redis is away".into(), compared(here), String::new(), peak], WITHOUT_REDIS);
+        grid.line(["all, without Redis".into(), compared(here), String::new(), peak], WITHOUT_REDIS);
         grid.text()
     }
 
