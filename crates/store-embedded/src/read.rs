@@ -111,9 +111,9 @@ impl PagePlan {
         let id = self.request.conversation;
         let (mut messages, mut cold) = (Vec::with_capacity(self.request.limit.count()), Vec::new());
         if self.needs_tables() {
-            snapshot.records(id, self.in_tables.clone(), |seq, cell| {
-                cold.extend(cell.cold.map(|cell| (messages.len(), cell)));
-                messages.push(message(id, seq, cell.record, self.pair.as_deref())?);
+            snapshot.records(id, self.in_tables.clone(), |seq, stored| {
+                cold.extend(stored.cold.map(|cold_record| (messages.len(), cold_record)));
+                messages.push(message(id, seq, stored.record, self.pair.as_deref())?);
                 Ok(())
             })?;
         }
@@ -155,7 +155,7 @@ impl PartialPage {
     pub fn finish(self) -> Result<Page, StoreError> {
         let id = self.request.conversation;
         Page::new(&self.request, self.first_visible, self.head, self.messages)
-            .map_err(|hole| StoreError::Damaged(format!("{id}: {hole}").into()))
+            .map_err(|gap| StoreError::Damaged(format!("{id}: {gap}").into()))
     }
 
     /// Cuts the page before the first unavailable message, in the reader's direction. Returns

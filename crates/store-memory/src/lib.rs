@@ -43,7 +43,7 @@ struct Thread {
     conversation: Conversation,
     members: Arc<Members>,
     messages: Vec<Arc<Message>>,
-    places: HashMap<(UserId, MessageId), Seq>,
+    seqs_by_id: HashMap<(UserId, MessageId), Seq>,
     /// Read states of the members who have acknowledged, sent or set something.
     member_states: HashMap<UserId, MemberState>,
 }
@@ -72,7 +72,7 @@ impl MemoryStore {
         let mut state = self.write()?;
         let thread = state.thread(append.conversation, &append.sender)?;
         let key = (append.sender.clone(), append.message_id.clone());
-        if let Some(&seq) = thread.places.get(&key) {
+        if let Some(&seq) = thread.seqs_by_id.get(&key) {
             let stored = &thread.messages
                 [usize::try_from(seq.get() - 1).expect("the seq of a stored message is an index in memory")];
             if !decide::same_message(stored, &append) {
@@ -83,7 +83,7 @@ impl MemoryStore {
         let origin = append.origin;
         let message = decide::place(append, &thread.members, thread.head().next());
         let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-        thread.places.insert(key, message.seq);
+        thread.seqs_by_id.insert(key, message.seq);
         let sender = message.sender.clone();
         let committed = thread.push(message, None, origin);
         let replied = thread.reply(&sender, appended.seq);
@@ -188,7 +188,7 @@ impl Store for MemoryStore {
             conversation: founding.conversation,
             members: Arc::new(founding.members),
             messages: Vec::new(),
-            places: HashMap::new(),
+            seqs_by_id: HashMap::new(),
             member_states: HashMap::new(),
         };
         let committed = founding.notice.map(|notice| thread.push(notice, None, None));
@@ -259,7 +259,7 @@ impl Store for MemoryStore {
             })
             .collect();
         Page::new(&request, member.joined_seq, thread.head(), range)
-            .map_err(|hole| StoreError::Damaged(Cause::of(hole)))
+            .map_err(|gap| StoreError::Damaged(Cause::of(gap)))
     }
 
     async fn apply_receipt(&self, receipt: Receipt) -> Result<ReadState, StoreError> {

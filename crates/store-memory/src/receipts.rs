@@ -22,8 +22,8 @@ impl Thread {
         self.member_states.insert(mark.user.clone(), after);
         // A member's first ack of its own messages changes what is pending, but publishes nothing.
         // If a member stops hiding its reads, others may see earlier reads, so compare `shown` too.
-        let told = after.own() != before.own() || after.shown() != before.shown();
-        (after.own(), told.then(|| self.moved(&mark.user, before, mark.origin)))
+        let changed = after.own() != before.own() || after.shown() != before.shown();
+        (after.own(), changed.then(|| self.moved(&mark.user, before, mark.origin)))
     }
 
     pub fn reply(&mut self, sender: &UserId, seq: Seq) -> Option<Change> {

@@ -103,8 +103,8 @@ pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
         }
         KeyCode::PageUp => scrolled(model, -(half_page(model) as isize)),
         KeyCode::PageDown => scrolled(model, half_page(model) as isize),
-        KeyCode::Up if key.modifiers.contains(KeyModifiers::ALT) => neighbour(model, -1),
-        KeyCode::Down if key.modifiers.contains(KeyModifiers::ALT) => neighbour(model, 1),
+        KeyCode::Up if key.modifiers.contains(KeyModifiers::ALT) => open_adjacent(model, -1),
+        KeyCode::Down if key.modifiers.contains(KeyModifiers::ALT) => open_adjacent(model, 1),
         _ => match model.focus {
             Focus::Inbox => in_inbox(model, key),
             Focus::Search => in_search(model, key),
@@ -152,7 +152,7 @@ fn more_if_at_end(model: &Model) -> Vec<Action> {
 }
 
 /// Opens the conversation above or below the selected one.
-fn neighbour(model: &mut Model, by: isize) -> Vec<Action> {
+fn open_adjacent(model: &mut Model, by: isize) -> Vec<Action> {
     move_by(model, by);
     open_selected(model)
 }

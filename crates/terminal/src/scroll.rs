@@ -19,7 +19,7 @@ pub enum Edge {
 pub fn bottom(chat: &Chat, keys: &[(Key, usize)]) -> usize {
     let Some((key, row)) = chat.anchor else { return keys.len() };
     // The anchored row may no longer exist. Use the nearest row before it.
-    keys.partition_point(|place| *place <= (key, row)).max(1).min(keys.len())
+    keys.partition_point(|position| *position <= (key, row)).max(1).min(keys.len())
 }
 
 /// Scrolls by a number of rows; negative scrolls to older messages. Returns the end that was
@@ -27,7 +27,7 @@ pub fn bottom(chat: &Chat, keys: &[(Key, usize)]) -> usize {
 pub fn by(model: &mut Model, by: isize) -> Edge {
     let height = usize::from(chat_height(model));
     let Some(chat) = &model.chat else { return Edge::None };
-    let keys: Vec<(Key, usize)> = rows(model, chat).into_iter().map(|row| row.place).collect();
+    let keys: Vec<(Key, usize)> = rows(model, chat).into_iter().map(|row| row.position).collect();
     let least = height.min(keys.len());
     let wanted = bottom(chat, &keys).saturating_add_signed(by);
     let now = wanted.clamp(least, keys.len().max(least));

@@ -54,10 +54,10 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
     // Conversations with unread messages on the first page.
     let unread = behind.min(shown);
     let n = plain(shown);
-    let cell = rows::message(with.bytes);
-    let page_units = units(PAGE * cell);
+    let row_bytes = rows::message(with.bytes);
+    let page_units = units(PAGE * row_bytes);
     let pages = plain(with.pages_per_open);
-    let missed_units = units(with.burst * cell);
+    let missed_units = units(with.burst * row_bytes);
     let spells = with.members * with.offline_share / with.burst;
     let mut reads = vec![
         Reads {
@@ -84,7 +84,7 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
                     "{} queries × ceil({} × {} bytes/{})",
                     plain(unread),
                     plain(with.burst),
-                    plain(cell),
+                    plain(row_bytes),
                     plain(READ_UNIT_BYTES)
                 ),
             ),
@@ -97,7 +97,7 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
                 format!(
                     "{pages} pages × ceil({} × {} bytes/{})",
                     plain(PAGE),
-                    plain(cell),
+                    plain(row_bytes),
                     plain(READ_UNIT_BYTES)
                 ),
             ),
@@ -123,7 +123,7 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
                     plain(with.offline_share),
                     plain(with.burst),
                     plain(with.burst),
-                    plain(cell),
+                    plain(row_bytes),
                     plain(READ_UNIT_BYTES)
                 ),
             ),
@@ -161,8 +161,8 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
             table: "messages",
             what: "moved to the archive",
             units: Figure::new(
-                cell / READ_UNIT_BYTES,
-                format!("{} bytes/{}, many at a time", plain(cell), plain(READ_UNIT_BYTES)),
+                row_bytes / READ_UNIT_BYTES,
+                format!("{} bytes/{}, many at a time", plain(row_bytes), plain(READ_UNIT_BYTES)),
             ),
         });
     }

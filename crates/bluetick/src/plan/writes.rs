@@ -41,13 +41,14 @@ pub fn coalesced(with: &Assumptions) -> Figure {
 pub fn writes(with: &Assumptions) -> Vec<Writes> {
     let receivers = with.members;
     let everybody = 1.0 + receivers;
-    let cell = rows::message(with.bytes);
+    let row_bytes = rows::message(with.bytes);
     let inbox = units(rows::inbox(with.bytes));
     let coalesced = coalesced(with);
     let (online, offline, burst) = (1.0 - with.offline_share, with.offline_share, with.burst);
     let r = plain(receivers);
-    let cell_writes =
-        || Figure::new(units(cell), format!("ceil({} bytes/{})", plain(cell), plain(WRITE_UNIT_BYTES)));
+    let message_writes = || {
+        Figure::new(units(row_bytes), format!("ceil({} bytes/{})", plain(row_bytes), plain(WRITE_UNIT_BYTES)))
+    };
     let moves = || match with.cold_days() > 0.0 {
         true => Figure::new(
             units(rows::archived_message()),
@@ -73,9 +74,9 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
         Writes {
             table: "messages",
             what: "the message, once",
-            here: cell_writes(),
-            naive: cell_writes(),
-            without_redis: cell_writes(),
+            here: message_writes(),
+            naive: message_writes(),
+            without_redis: message_writes(),
         },
         Writes {
             table: "conversations",

@@ -176,8 +176,8 @@ pub(super) fn drop_erased(tables: &Tables, key: ChunkKey, row: &SegmentRow) -> R
 
 fn is_needed(engine: &Engine, erasure: &Erasure) -> Result<bool, TablesError> {
     let mut needed = false;
-    engine.snapshot()?.records(erasure.conversation, Seq::FIRST..=erasure.through, |seq, cell| {
-        needed = needed || erasure.takes(seq, &Record::decode(cell.record)?);
+    engine.snapshot()?.records(erasure.conversation, Seq::FIRST..=erasure.through, |seq, stored| {
+        needed = needed || erasure.takes(seq, &Record::decode(stored.record)?);
         Ok(())
     })?;
     Ok(needed)

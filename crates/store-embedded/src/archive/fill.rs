@@ -28,22 +28,25 @@ impl Archiver {
     /// [`Filled::LookAgain`], or an error if `final_look` is set.
     pub async fn fill(&self, mut draft: PartialPage, final_look: bool) -> Result<Filled, StoreError> {
         let store = self.identity.tag.0;
-        let name_of =
-            |cell: &ColdRecord, message: &Message| cell.location.segment(store, message.conversation);
+        let name_of = |cold_record: &ColdRecord, message: &Message| {
+            cold_record.location.segment(store, message.conversation)
+        };
         let wanted: Vec<_> = draft
             .cold
             .iter()
-            .map(|(index, cell)| (name_of(cell, &draft.messages[*index]), cell.location.block))
+            .map(|(index, cold_record)| {
+                (name_of(cold_record, &draft.messages[*index]), cold_record.location.block)
+            })
             .collect();
         let blocks = FetchedBlocks::fetch(self.object_archive.as_deref(), wanted).await;
         let (mut unavailable, mut lost) = (Vec::new(), Vec::new());
-        for (index, cell) in &draft.cold {
+        for (index, cold_record) in &draft.cold {
             let message = &mut draft.messages[*index];
-            match blocks.get(&name_of(cell, message), &cell.location.block) {
-                FetchedBlock::Content(block) => self.put_content(message, cell, block),
+            match blocks.get(&name_of(cold_record, message), &cold_record.location.block) {
+                FetchedBlock::Content(block) => self.put_content(message, cold_record, block),
                 FetchedBlock::Missing if !final_look => return Ok(Filled::LookAgain),
                 FetchedBlock::Missing | FetchedBlock::Damaged => {
-                    lost.push((*index, message.conversation, message.seq, cell.location));
+                    lost.push((*index, message.conversation, message.seq, cold_record.location));
                 }
                 FetchedBlock::Unavailable => unavailable.push(*index),
             }
@@ -79,8 +82,8 @@ impl Archiver {
             let snapshot = engine.snapshot()?;
             for (id, seq, location) in locations {
                 let mut now = None;
-                snapshot.records(id, seq..=seq, |_, cell| {
-                    now = cell.cold.map(|cold| cold.location);
+                snapshot.records(id, seq..=seq, |_, stored| {
+                    now = stored.cold.map(|cold| cold.location);
                     Ok(())
                 })?;
                 if now != Some(location) {
@@ -94,14 +97,14 @@ impl Archiver {
 
     /// Fills in the content after checking that the record is this message. The block's checksum
     /// alone does not prove that.
-    fn put_content(&self, message: &mut Message, cell: &ColdRecord, block: &Block) {
-        let record = block.record(cell.index).map(Record::decode);
+    fn put_content(&self, message: &mut Message, cold_record: &ColdRecord, block: &Block) {
+        let record = block.record(cold_record.index).map(Record::decode);
         let Some(Ok(record)) = record else { return lose(message) };
         let same = record.message_id == message.message_id
             && record.sender == message.sender.as_str()
-            && self.identity.fingerprinter.of_content(record.content) == cell.content_hash;
+            && self.identity.fingerprinter.of_content(record.content) == cold_record.content_hash;
         if !same {
-            let name = cell.location.segment(self.identity.tag.0, message.conversation);
+            let name = cold_record.location.segment(self.identity.tag.0, message.conversation);
             self.state
                 .shared
                 .log_damage(&name, &format_args!("{name} holds something else for seq {}", message.seq));

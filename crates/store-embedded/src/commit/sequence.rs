@@ -149,8 +149,8 @@ impl Sequencer {
         }
         let mut found = Comparison::Other;
         let mut failure = None;
-        self.tables.current()?.snapshot()?.records(resident.id, seq..=seq, |seq, cell| {
-            match compare_record(&cell, seq, append, &self.fingerprinter) {
+        self.tables.current()?.snapshot()?.records(resident.id, seq..=seq, |seq, candidate| {
+            match compare_record(&candidate, seq, append, &self.fingerprinter) {
                 Ok(comparison) => found = comparison,
                 Err(error) => failure = Some(error),
             }
@@ -367,16 +367,16 @@ enum Comparison {
 /// Compares a stored message with the one being sent. Compares archived content by its hash, so the
 /// committer never waits for the archive.
 fn compare_record(
-    cell: &StoredRecord<'_>,
+    candidate: &StoredRecord<'_>,
     seq: Seq,
     append: &bluetick_core::ports::Append,
     hasher: &Fingerprinter,
 ) -> Result<Comparison, StoreError> {
-    let stored = Record::decode(cell.record).map_err(|error| StoreError::Damaged(Cause::of(error)))?;
+    let stored = Record::decode(candidate.record).map_err(|error| StoreError::Damaged(Cause::of(error)))?;
     if stored.sender != append.sender.as_str() || stored.message_id != append.message_id {
         return Ok(Comparison::Other);
     }
-    let same_content = match cell.cold {
+    let same_content = match candidate.cold {
         Some(cold) => hasher.of_content(&append.content) == cold.content_hash,
         None => stored.content == &*append.content,
     };

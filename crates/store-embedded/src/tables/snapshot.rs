@@ -191,8 +191,8 @@ impl Snapshot<'_> {
     /// Returns the record at `seq`, without its content if that is in the archive.
     pub fn record(&self, id: ConversationId, seq: Seq) -> Result<Option<Vec<u8>>, TablesError> {
         let mut record = None;
-        self.records(id, seq..=seq, |_, cell| {
-            record = Some(cell.record.to_vec());
+        self.records(id, seq..=seq, |_, stored| {
+            record = Some(stored.record.to_vec());
             Ok(())
         })?;
         Ok(record)

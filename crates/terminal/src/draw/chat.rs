@@ -15,7 +15,7 @@ use crate::text::{cut, width, wrap};
 /// One drawn row of a conversation.
 pub struct Row {
     /// The item, and the row within it.
-    pub place: (Key, usize),
+    pub position: (Key, usize),
     pub line: Line<'static>,
 }
 
@@ -60,8 +60,8 @@ fn head(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
 
 fn messages(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
     let rows = rows(model, chat);
-    let places: Vec<(Key, usize)> = rows.iter().map(|row| row.place).collect();
-    let bottom = scroll::bottom(chat, &places);
+    let positions: Vec<(Key, usize)> = rows.iter().map(|row| row.position).collect();
+    let bottom = scroll::bottom(chat, &positions);
     let height = usize::from(area.height);
     let first = bottom.saturating_sub(height);
     let mut lines: Vec<Line<'_>> =
@@ -95,7 +95,7 @@ pub fn rows(model: &Model, chat: &Chat) -> Vec<Row> {
     let mut rows = Vec::new();
     for item in &chat.items {
         let lines = of_item(model, item, columns);
-        rows.extend(lines.into_iter().enumerate().map(|(at, line)| Row { place: (item.key, at), line }));
+        rows.extend(lines.into_iter().enumerate().map(|(at, line)| Row { position: (item.key, at), line }));
     }
     rows
 }

@@ -89,18 +89,18 @@ impl<'a> Judge<'a> {
     /// Checks, before the final receipts, that each read state lies between what was published and
     /// what the devices claimed.
     pub async fn ticks_within_bounds(&self, address: &str, devices: &[Device]) {
-        let testimony = testimony(devices);
-        for ((conversation, user), told) in testimony.told() {
+        let claims = claims_of(devices);
+        for ((conversation, user), told) in claims.told() {
             let head = self.threads[conversation].head();
             let seed = self.scene.seed;
             assert!(told.delivered <= head, "seed {seed}: {user} in {conversation}: {told:?} above {head}");
         }
-        self.nobody_was_said_to_be_further(&testimony, devices);
+        self.aggregates_stay_below_every_member(&claims, devices);
         for plan in &self.scene.plans {
             let thread = &self.threads[&plan.name];
             for (user, found) in self.statuses(address, &plan.name, plan.witness()).await {
                 let steady = !self.scene.unsteady.contains(&(plan.name.clone(), user.clone()));
-                let bounds = testimony.bounds(&plan.name, &user, thread, steady);
+                let bounds = claims.bounds(&plan.name, &user, thread, steady);
                 let place = format!("seed {}: {user} in {}", self.scene.seed, plan.name);
                 assert!(bounds.hold(found), "{place}: {found:?} is not within {bounds:?}");
             }
@@ -108,14 +108,14 @@ impl<'a> Judge<'a> {
     }
 
     /// Checks that the aggregate read state of a group was never above that of any steady member.
-    fn nobody_was_said_to_be_further(&self, testimony: &Claims, devices: &[Device]) {
+    fn aggregates_stay_below_every_member(&self, claims: &Claims, devices: &[Device]) {
         for plan in &self.scene.plans {
             let thread = &self.threads[&plan.name];
             let steady = plan.founders.iter().filter(|user| !plan.comers_and_goers.contains(user));
             for user in steady {
-                let most = testimony.bounds(&plan.name, user, thread, true).most;
+                let most = claims.bounds(&plan.name, user, thread, true).most;
                 for device in devices.iter().filter(|device| device.identity.user != *user) {
-                    let told = device.record.everybody.get(&plan.name).copied().unwrap_or_default();
+                    let told = device.record.lowest_of_others.get(&plan.name).copied().unwrap_or_default();
                     let place = format!("seed {}: {user} in {}", self.scene.seed, plan.name);
                     assert!(
                         most.covers(told),
@@ -130,7 +130,7 @@ impl<'a> Judge<'a> {
     /// Sends the final receipts over HTTP: everyone has received everything, and lazy readers stop
     /// at a random seq. Returns the resulting read states.
     pub async fn last_marks(&self, address: &str, devices: &[Device], dice: &mut Dice) -> MemberState {
-        let testimony = testimony(devices);
+        let claims = claims_of(devices);
         let mut standing = MemberState::new();
         for (conversation, thread) in &self.threads {
             // Request the counts before the change too, so that a cached count must be updated.
@@ -139,7 +139,7 @@ impl<'a> Judge<'a> {
             for (user, joined) in &thread.members {
                 let (head, mut read) = (thread.head(), thread.head());
                 if self.scene.lazy.contains(user) {
-                    let bounds = testimony.bounds(conversation, user, thread, true);
+                    let bounds = claims.bounds(conversation, user, thread, true);
                     read = dice.between(bounds.most.read.max(joined - 1), head);
                 }
                 self.mark(address, conversation, user, "delivered", head).await;
@@ -280,16 +280,15 @@ impl<'a> Judge<'a> {
     fn entry(&self, user: &UserName, found: &Value, standing: &MemberState) -> Value {
         let conversation = ConversationName::new(found["conversation_id"].as_str().expect("an id"));
         let thread = &self.threads[&conversation];
-        let boundaries =
-            |of: ReadState| json!({"last_delivered_seq": of.delivered, "last_read_seq": of.read});
+        let seqs = |of: ReadState| json!({"last_delivered_seq": of.delivered, "last_read_seq": of.read});
         let own = standing[&conversation][user];
         let mut entry = json!({
             "last_seq": thread.head(),
             "first_seq": thread.members[user],
             "member_count": thread.members.len(),
             "unread": thread.unread(user, own.read),
-            "my_status": boundaries(own),
-            "peer_status": boundaries(thread.others(user, &standing[&conversation])),
+            "my_status": seqs(own),
+            "peer_status": seqs(thread.others(user, &standing[&conversation])),
         });
         if let (Some(last), Some(last_at)) = (thread.messages.last(), thread.last_at) {
             let preview =
@@ -332,8 +331,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn testimony(devices: &[Device]) -> Claims {
-    let mut testimony = Claims::default();
-    devices.iter().for_each(|device| testimony.add(&device.identity.user, &device.record));
-    testimony
+fn claims_of(devices: &[Device]) -> Claims {
+    let mut claims = Claims::default();
+    devices.iter().for_each(|device| claims.add(&device.identity.user, &device.record));
+    claims
 }

@@ -66,7 +66,7 @@ pub struct Record {
     /// publishes durable states only.
     pub told: BTreeMap<Membership, ReadState>,
     /// The maximum received aggregate read state of all other members of a large group.
-    pub everybody: BTreeMap<ConversationName, ReadState>,
+    pub lowest_of_others: BTreeMap<ConversationName, ReadState>,
     /// The last read states received in frames, which are ordered among themselves.
     heard: BTreeMap<Membership, ReadState>,
     /// Message ids refused because the sender was not a member. An earlier unanswered attempt may
@@ -114,9 +114,9 @@ impl Record {
     /// Checks the aggregate read state of all other members.
     pub fn hear_receipts(&mut self, conversation: &ConversationName, told: ReadState) -> Result<(), Trouble> {
         self.happened.receipts += 1;
-        let most = self.everybody.entry(conversation.clone()).or_default();
+        let most = self.lowest_of_others.entry(conversation.clone()).or_default();
         *most = most.max(told);
-        compare(&UserName::new("everybody"), ReadState::default(), told, false)
+        compare(&UserName::new("all others"), ReadState::default(), told, false)
     }
 
     /// Checks an answer, which must reach every read state received before.

@@ -96,9 +96,9 @@ fn read_state_lies_between_published_and_claimed() {
     record.claim(&room, ReadState { delivered: 7, read: 4 });
     let told = ReadState { delivered: 5, read: 1 };
     record.hear_answer((room.clone(), user("alice")), told, true).unwrap();
-    let mut testimony = Claims::default();
-    testimony.add(&user("alice"), &record);
-    let bounds = testimony.bounds(&room, &user("alice"), &group(), true);
+    let mut claims = Claims::default();
+    claims.add(&user("alice"), &record);
+    let bounds = claims.bounds(&room, &user("alice"), &group(), true);
     // Her message at seq 8 implies that she has read everything before it.
     assert_eq!(bounds.least, ReadState { delivered: 7, read: 7 });
     assert_eq!(bounds.most, ReadState { delivered: 7, read: 7 });

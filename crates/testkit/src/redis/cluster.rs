@@ -30,10 +30,10 @@ impl RedisCluster {
                 other.command(&["CLUSTER", "MEET", "127.0.0.1", &server.port().to_string(), &bus]);
             }
         }
-        let everybody = servers.len().to_string();
-        wait_until("everybody knows everybody", || {
+        let server_count = servers.len().to_string();
+        wait_until("every server knows every other", || {
             let known = |server: &RedisServer| cluster_info(server, "cluster_known_nodes");
-            servers.iter().all(|server| known(server) == everybody && !has_handshakes(server))
+            servers.iter().all(|server| known(server) == server_count && !has_handshakes(server))
         });
         for (index, replica) in servers.iter().enumerate().skip(PRIMARIES) {
             let primary = servers[index - PRIMARIES].command(&["CLUSTER", "MYID"]).text();
@@ -57,7 +57,7 @@ impl RedisCluster {
             })
         });
         // A replica can be elected only when the others know its primary.
-        wait_until("everybody knows who follows whom", || {
+        wait_until("every server knows the primary of each replica", || {
             let replicas = self.running().count().saturating_sub(PRIMARIES);
             self.running().all(|server| {
                 let nodes = server.command(&["CLUSTER", "NODES"]).text();
