@@ -100,7 +100,7 @@ pub struct Client {
 struct Tasks {
     stop: oneshot::Sender<()>,
     driver: JoinHandle<()>,
-    keeper: JoinHandle<()>,
+    writer: JoinHandle<()>,
 }
 
 impl Client {
@@ -122,9 +122,9 @@ impl Client {
         let api = Api::new(server.clone(), tokens);
         let shared = Arc::new(Shared::new(state, api, server, device_id, clock, random, orders));
         let (stop, stopped) = oneshot::channel();
-        let keeper = tokio::spawn(storage_writer::keep(to_keep, Some(storage), Arc::clone(&shared)));
+        let writer = tokio::spawn(storage_writer::keep(to_keep, Some(storage), Arc::clone(&shared)));
         let driver = tokio::spawn(Driver::new(Arc::clone(&shared), ledger, reconnect).run(stopped));
-        Ok(Client { shared, user, tasks: Some(Tasks { stop, driver, keeper }) })
+        Ok(Client { shared, user, tasks: Some(Tasks { stop, driver, writer }) })
     }
 
     /// Shuts down gracefully. Sends pending receipts, closes the connection, writes the stored
@@ -149,13 +149,13 @@ impl Client {
     ///
     /// Resumes the panic of a background task that panicked.
     pub async fn forget(mut self) {
-        let Some(Tasks { stop, driver, keeper }) = self.tasks.take() else { return };
+        let Some(Tasks { stop, driver, writer }) = self.tasks.take() else { return };
         drop(stop);
         settle(driver.await);
-        // The driver has ended, so no write follows the wipe. If the keeper has ended, nothing is
-        // left to wipe.
+        // The driver has ended, so no write follows the wipe. If the storage writer has ended,
+        // nothing is left to wipe.
         let _ordered = self.shared.orders.send(Order::Wipe).await;
-        settle(keeper.await);
+        settle(writer.await);
     }
 
     /// The user this client runs for.
@@ -306,14 +306,14 @@ impl Client {
 }
 
 impl Tasks {
-    /// Stops the driver, then the keeper. The driver must end first, because its last write goes
-    /// through the keeper.
+    /// Stops the driver, then the storage writer. The driver must end first, because its last write
+    /// goes through the storage writer.
     async fn finish(self, shared: &Shared) {
         drop(self.stop);
         settle(self.driver.await);
-        // If the keeper has ended, nothing is left to close.
+        // If the storage writer has ended, nothing is left to close.
         let _closed = shared.orders.send(Order::Close).await;
-        settle(self.keeper.await);
+        settle(self.writer.await);
     }
 }
 
@@ -330,7 +330,7 @@ impl Drop for Client {
     fn drop(&mut self) {
         if let Some(tasks) = self.tasks.take() {
             tasks.driver.abort();
-            tasks.keeper.abort();
+            tasks.writer.abort();
         }
     }
 }

@@ -224,7 +224,7 @@ impl Conversation {
         let (done, kept) = oneshot::channel();
         let batch = Batch { changes, outgoing: Vec::new(), done: Some(done) };
         if self.shared.orders.send(Order::Write(batch)).await.is_ok() {
-            // An error means that the keeper has ended and writes nothing more.
+            // An error means that the storage writer has ended and writes nothing more.
             let _kept = kept.await;
         }
     }

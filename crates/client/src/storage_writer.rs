@@ -1,5 +1,5 @@
-//! The keeper: the task that writes to the storage. It merges queued batches into one write, so
-//! that many messages cost one sync.
+//! The storage writer: the task that writes to the storage. It merges queued batches into one
+//! write, so that many messages cost one sync.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::shared::Shared;
 use crate::storage::{Change, Storage, StorageError};
 
-/// Capacity of the keeper's queue, in orders. Senders wait while it is full, so a smaller value
-/// delays `send` on a slow disk.
+/// Capacity of the storage writer's queue, in orders. Senders wait while it is full, so a smaller
+/// value delays `send` on a slow disk.
 pub const QUEUE: usize = 256;
 
 /// Storage changes, and the messages that may be sent once the changes are stored.
@@ -22,7 +22,7 @@ pub struct Batch {
     pub done: Option<oneshot::Sender<()>>,
 }
 
-/// A command for the keeper.
+/// A command for the storage writer.
 pub enum Order {
     Write(Batch),
     /// Write the earlier batches, then end.

@@ -132,7 +132,7 @@ pub struct StoredState {
 
 impl StoredState {
     /// Returns the changes that bring the storage up to date. Records them as written, so the
-    /// caller must pass them to the keeper.
+    /// caller must pass them to the storage writer.
     pub fn changes(&mut self, state: &mut State) -> Vec<Change> {
         let mut changes = Vec::new();
         if !self.user_is_kept {

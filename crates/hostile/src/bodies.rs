@@ -10,43 +10,45 @@ use bluetick_wire::{BadInput, decode};
 
 /// Upper bound on the length of an error message about a body, in bytes. It must not grow with the
 /// input.
-const TOLD_BYTES: usize = 1_000;
+const MAX_ERROR_BYTES: usize = 1_000;
 
 /// Decodes the input as every kind of request body.
 pub fn any_body(json: &[u8]) {
-    told(decode::<SignupRequest>(json).and_then(|body| body.user().and(body.display_name().map(drop))));
-    told(decode::<LoginRequest>(json).and_then(|body| body.user()));
-    told(decode::<NewPasswordRequest>(json));
-    told(decode::<NewUserRequest>(json));
-    told(decode::<MintRequest>(json).and_then(|body| body.user()));
-    told(OpenConversation::decode(json));
-    told(decode::<AddMembersRequest>(json).and_then(|body| {
+    check_error(
+        decode::<SignupRequest>(json).and_then(|body| body.user().and(body.display_name().map(drop))),
+    );
+    check_error(decode::<LoginRequest>(json).and_then(|body| body.user()));
+    check_error(decode::<NewPasswordRequest>(json));
+    check_error(decode::<NewUserRequest>(json));
+    check_error(decode::<MintRequest>(json).and_then(|body| body.user()));
+    check_error(OpenConversation::decode(json));
+    check_error(decode::<AddMembersRequest>(json).and_then(|body| {
         let users = body.users()?;
         assert_eq!(users.len(), body.count());
         Ok(users)
     }));
-    told(decode::<SendRequestBody<'_>>(json).and_then(|body| {
+    check_error(decode::<SendRequestBody<'_>>(json).and_then(|body| {
         let id = body.message_id();
         let request = body.into_request(ConversationId::group([7; 15]), None)?;
         assert_eq!(id.as_ref(), Ok(&request.message_id));
         Ok(request.message_id)
     }));
-    told(decode::<ReceiptRequest>(json).map(|body| body.seq()));
-    told(decode::<PreferenceRequest>(json));
-    told(decode::<ProfileRequest>(json));
-    told(decode::<ArchiveRunRequest>(json).and_then(|body| body.run()));
-    told(decode::<RestoreRequest>(json).and_then(|body| body.conversation()));
-    told(decode::<ErasureRequest>(json).and_then(|body| body.erase()));
+    check_error(decode::<ReceiptRequest>(json).map(|body| body.seq()));
+    check_error(decode::<PreferenceRequest>(json));
+    check_error(decode::<ProfileRequest>(json));
+    check_error(decode::<ArchiveRunRequest>(json).and_then(|body| body.run()));
+    check_error(decode::<RestoreRequest>(json).and_then(|body| body.conversation()));
+    check_error(decode::<ErasureRequest>(json).and_then(|body| body.erase()));
 }
 
-fn told<T>(outcome: Result<T, BadInput>) {
+fn check_error<T>(outcome: Result<T, BadInput>) {
     if let Err(error) = outcome {
-        is_fit_to_be_told(&error.to_string());
+        assert_short_error(&error.to_string());
     }
 }
 
-/// Asserts that an error message is not empty and at most `TOLD_BYTES` long, regardless of the
+/// Asserts that an error message is not empty and at most `MAX_ERROR_BYTES` long, regardless of the
 /// input size.
-pub fn is_fit_to_be_told(error: &str) {
-    assert!(!error.is_empty() && error.len() <= TOLD_BYTES, "{} bytes: {error}", error.len());
+pub fn assert_short_error(error: &str) {
+    assert!(!error.is_empty() && error.len() <= MAX_ERROR_BYTES, "{} bytes: {error}", error.len());
 }

@@ -6,7 +6,7 @@ use bluetick_core::{Epoch, Seq};
 use bluetick_wire::frame::{ClientFrame, readable_message_id};
 use bluetick_wire::fuzzing::both_readings;
 
-use crate::bodies::is_fit_to_be_told;
+use crate::bodies::assert_short_error;
 
 /// Decodes a client frame. Asserts that the fast and the general parser agree.
 pub fn any_client_frame(bytes: &[u8]) {
@@ -17,7 +17,7 @@ pub fn any_client_frame(bytes: &[u8]) {
     }
     let about = readable_message_id(text);
     match ClientFrame::decode(text) {
-        Err(error) => is_fit_to_be_told(&error.to_string()),
+        Err(error) => assert_short_error(&error.to_string()),
         Ok(ClientFrame::Send(send)) => {
             let (id, conversation) = (send.message_id(), send.conversation());
             assert_eq!(id.clone().ok(), about, "the message id that an error names");

@@ -227,7 +227,7 @@ async fn names(shared: &Shared) -> Result<(), ApiError> {
         Ok(people) => {
             let news = shared.change(|state| state.people.answered(asked, people));
             let changes: Vec<_> = news.iter().map(name_change).collect();
-            // An error means that the keeper has ended and the client is shutting down.
+            // An error means that the storage writer has ended and the client is shutting down.
             let _ordered = shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
             Ok(())
         }

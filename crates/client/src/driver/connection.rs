@@ -215,7 +215,7 @@ impl Driver {
             changes
         });
         if !changes.is_empty() {
-            // An error means that the keeper has ended and the client is shutting down.
+            // An error means that the storage writer has ended and the client is shutting down.
             let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
         }
     }

@@ -88,7 +88,7 @@ impl Driver {
     }
 
     /// Shuts down: ends the background requests, sends pending receipts, closes the connection, and
-    /// hands the last changes to the keeper.
+    /// hands the last changes to the storage writer.
     async fn finish(mut self) {
         self.work.shutdown().await;
         if let ConnectionPhase::Open(mut open) = std::mem::replace(&mut self.line, ConnectionPhase::Closed) {
@@ -109,7 +109,7 @@ impl Driver {
         self.shared.set_phase(Phase::Offline, None);
         let changes = self.changes();
         let last = Batch { changes, ..Batch::default() };
-        // The keeper outlives the driver, so it accepts this batch.
+        // The storage writer outlives the driver, so it accepts this batch.
         let _written = self.shared.orders.send(Order::Write(last)).await;
     }
 
@@ -153,7 +153,7 @@ impl Driver {
         match self.save_at {
             None if is_dirty => self.save_at = Some(now + SAVE_EVERY),
             Some(at) if at <= now => {
-                // The keeper's queue is full. Gather more changes and try again later.
+                // The storage writer's queue is full. Gather more changes and try again later.
                 let Ok(permit) = self.shared.orders.clone().try_reserve_owned() else {
                     self.save_at = Some(now + SAVE_EVERY);
                     return;
@@ -194,7 +194,7 @@ impl Driver {
         }
         let changes = noted.iter().map(outbox_change).collect();
         let outgoing = noted.into_iter().map(|item| item.message_id).collect();
-        // An error means that the keeper has ended and the client is shutting down.
+        // An error means that the storage writer has ended and the client is shutting down.
         let _ordered = self.shared.orders.send(Order::Write(Batch { changes, outgoing, done: None })).await;
     }
 }

@@ -173,7 +173,7 @@ impl Driver {
         });
         if let Some(item) = failed {
             let changes = vec![outbox_change(&item)];
-            // An error means that the keeper has ended and the client is shutting down.
+            // An error means that the storage writer has ended and the client is shutting down.
             let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
         }
     }

@@ -161,7 +161,7 @@ impl Outbox {
     }
 
     /// Marks the stored items without an attempt as attempted and returns them, to be stored. They
-    /// are not sent until the keeper has stored them.
+    /// are not sent until the storage writer has stored them.
     pub fn note_attempts(&mut self) -> Vec<OutboxItem> {
         let unnoted = self.waiting.values_mut().filter(|waiting| !waiting.item.attempted && waiting.kept);
         let note = |waiting: &mut Waiting| {

@@ -296,7 +296,7 @@ impl SendFrame<'_> {
     }
 }
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod as_text;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod told;

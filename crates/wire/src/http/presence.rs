@@ -29,11 +29,11 @@ pub struct PresenceBody<'a> {
 
 impl<'a> PresenceBody<'a> {
     pub fn new(user: &'a UserId, online: bool, profile: &Profile) -> PresenceBody<'a> {
-        let told = !profile.hides_presence;
+        let is_visible = !profile.hides_presence;
         PresenceBody {
             user_id: user.as_str(),
-            online: told && online,
-            last_seen_at: profile.last_seen_at.filter(|_| told && !online),
+            online: is_visible && online,
+            last_seen_at: profile.last_seen_at.filter(|_| is_visible && !online),
         }
     }
 }

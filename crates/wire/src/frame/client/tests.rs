@@ -2,17 +2,17 @@
 
 use proptest::prelude::*;
 
-use super::told::told;
+use super::as_text::as_text;
 use super::*;
 use crate::frame::scan::usual_frame;
 
 /// Asserts that both decoders agree. Returns whether the one-pass decoder accepted the frame.
 fn reads_the_same(text: &str) -> bool {
-    let slowly = ClientFrame::decode_any(text).map(|frame| told(&frame));
-    assert_eq!(ClientFrame::decode(text).map(|frame| told(&frame)), slowly, "{text}");
+    let slowly = ClientFrame::decode_any(text).map(|frame| as_text(&frame));
+    assert_eq!(ClientFrame::decode(text).map(|frame| as_text(&frame)), slowly, "{text}");
     let at_once = usual_frame(text);
     if let Some(frame) = &at_once {
-        assert_eq!(Ok(told(frame)), slowly, "{text}");
+        assert_eq!(Ok(as_text(frame)), slowly, "{text}");
     }
     at_once.is_some()
 }

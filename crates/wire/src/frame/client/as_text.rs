@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// Formats every field of a frame.
-pub(crate) fn told(frame: &ClientFrame<'_>) -> String {
+pub(crate) fn as_text(frame: &ClientFrame<'_>) -> String {
     match frame {
         ClientFrame::Send(send) => {
             let SendFrame { conversation_id, message_id, content, content_type, timestamp, retry, after_seq } =
