@@ -5,8 +5,8 @@
 //!
 //! Modules: [`run`] runs one seed, and [`process`] runs it in a separate process. [`world`]
 //! simulates the infrastructure and [`faults`] injects failures. `device`, `http_auditor` and
-//! `user_session` are the clients. [`audit`] checks the guarantees during a run, and `ledger` checks
-//! the final state. [`plant`] adds deliberate bugs, and [`shrink`] minimizes a failing run.
+//! `user_session` are the clients. [`audit`] checks the guarantees during a run, and `ledger`
+//! checks the final state. [`plant`] adds deliberate bugs, and [`shrink`] minimizes a failing run.
 
 pub mod audit;
 mod clock;

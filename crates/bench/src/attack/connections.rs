@@ -57,8 +57,8 @@ async fn trickle_into(mut stream: TcpStream, bytes: &[u8], orders: &AttackContro
 
 /// Number of non-reading connections that one attacker holds open.
 const MUTE: usize = 15;
-/// Size of a message to a non-reading connection, in bytes. With a smaller one, the outbox of such a
-/// connection fills more slowly and the attack costs the server less.
+/// Size of a message to a non-reading connection, in bytes. With a smaller one, the outbox of such
+/// a connection fills more slowly and the attack costs the server less.
 const BODY_BYTES: usize = 16_000;
 /// Number of attackers that send messages to non-reading connections. The other attackers stay
 /// idle.
