@@ -214,7 +214,8 @@ fn screen_with_confirmation_and_help() {
     let new_chat = NewChat { name: Composer::with("bo"), found, selected: Some(1), answer };
     model.dialog = Some(Dialog::NewChat(new_chat));
     check("new-chat", &model);
-    let new_chat = NewChat { name: Composer::with("zoe"), answer: SearchState::Nobody, ..NewChat::default() };
+    let new_chat =
+        NewChat { name: Composer::with("zoe"), answer: SearchState::NotFound, ..NewChat::default() };
     model.dialog = Some(Dialog::NewChat(new_chat));
     check("new-chat-nobody", &model);
     let (title, members) = (Composer::with("Lunch"), Composer::with("bob carol"));
