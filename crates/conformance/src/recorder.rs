@@ -2,14 +2,14 @@
 
 use std::sync::Mutex;
 
-use bluetick_core::ports::{Change, CommitListener, Committed, ReadStateMoved};
+use bluetick_core::ports::{CommitListener, Committed, CommittedChange, ReadStateMoved};
 use bluetick_core::{ConversationId, Revocations, Seq, UserId};
 
 /// A published message or change.
 #[derive(Clone, Debug)]
 pub enum Published {
     Message(Committed),
-    Change(Change),
+    Change(CommittedChange),
 }
 
 impl Published {
@@ -17,11 +17,14 @@ impl Published {
     fn conversation(&self) -> Option<ConversationId> {
         match self {
             Published::Message(committed) => Some(committed.message.conversation),
-            Published::Change(Change::ReadState(moved)) => Some(moved.conversation),
+            Published::Change(CommittedChange::ReadState(moved)) => Some(moved.conversation),
             Published::Change(
-                Change::Joined { conversation, .. } | Change::PreferencesChanged { conversation, .. },
+                CommittedChange::Joined { conversation, .. }
+                | CommittedChange::PreferencesChanged { conversation, .. },
             ) => Some(*conversation),
-            Published::Change(Change::Revoked { .. } | Change::ResyncRequired { .. }) => None,
+            Published::Change(CommittedChange::Revoked { .. } | CommittedChange::ResyncRequired { .. }) => {
+                None
+            }
         }
     }
 }
@@ -34,7 +37,7 @@ impl CommitListener for Recorder {
         self.extend(batch.into_iter().map(Published::Message));
     }
 
-    fn changed(&self, batch: Vec<Change>) {
+    fn changed(&self, batch: Vec<CommittedChange>) {
         self.extend(batch.into_iter().map(Published::Change));
     }
 }
@@ -62,7 +65,7 @@ impl Recorder {
         self.heard(conversation).iter().map(|committed| committed.message.seq).collect()
     }
 
-    pub fn changes(&self, conversation: ConversationId) -> Vec<Change> {
+    pub fn changes(&self, conversation: ConversationId) -> Vec<CommittedChange> {
         let changes = self.everything(conversation).into_iter().filter_map(|published| match published {
             Published::Message(_) => None,
             Published::Change(change) => Some(change),
@@ -72,7 +75,7 @@ impl Recorder {
 
     pub fn moves(&self, conversation: ConversationId) -> Vec<ReadStateMoved> {
         let moves = self.changes(conversation).into_iter().filter_map(|change| match change {
-            Change::ReadState(moved) => Some(moved),
+            CommittedChange::ReadState(moved) => Some(moved),
             _ => None,
         });
         moves.collect()
@@ -81,7 +84,7 @@ impl Recorder {
     pub fn revocations(&self) -> Vec<(UserId, Revocations)> {
         let all = self.0.lock().expect("recording does not panic");
         let revoked = all.iter().filter_map(|published| match published {
-            Published::Change(Change::Revoked { user, revocations }) => {
+            Published::Change(CommittedChange::Revoked { user, revocations }) => {
                 Some((user.clone(), revocations.clone()))
             }
             _ => None,
@@ -89,11 +92,11 @@ impl Recorder {
         revoked.collect()
     }
 
-    /// Returns the users for whom the store published `Change::ResyncRequired`.
+    /// Returns the users for whom the store published `CommittedChange::ResyncRequired`.
     pub fn overlooked(&self) -> Vec<UserId> {
         let all = self.0.lock().expect("recording does not panic");
         let users = all.iter().filter_map(|published| match published {
-            Published::Change(Change::ResyncRequired { user }) => Some(user.clone()),
+            Published::Change(CommittedChange::ResyncRequired { user }) => Some(user.clone()),
             _ => None,
         });
         users.collect()
@@ -101,7 +104,7 @@ impl Recorder {
 
     pub fn preferred(&self, conversation: ConversationId) -> Vec<UserId> {
         let preferred = self.changes(conversation).into_iter().filter_map(|change| match change {
-            Change::PreferencesChanged { user, .. } => Some(user),
+            CommittedChange::PreferencesChanged { user, .. } => Some(user),
             _ => None,
         });
         preferred.collect()

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bluetick_core::ports::{
-    AddMembers, Append, Appended, Creation, NewConversation, Opened, RemoveMember, Store,
+    AddMembers, Append, Appended, Creation, NewConversation, OpenedConversation, RemoveMember, Store,
 };
 use bluetick_core::{
-    ContentType, ConversationId, ConversationView, Message, Page, PageFrom, PageLimit, PageRequest, Refusal,
-    Seq, StoreError, Timestamp, UserId,
+    ContentType, ConversationId, ConversationWithMembers, Message, Page, PageFrom, PageLimit, PageRequest,
+    Refusal, Seq, StoreError, Timestamp, UserId,
 };
 
 pub use self::inbox::{ARCHIVE, MUTE, PIN, behind, conversations};
@@ -103,7 +103,7 @@ impl<H: Harness> World<H> {
             .id
     }
 
-    pub async fn open_direct(&self, one: &str, other: &str) -> Result<Opened, StoreError> {
+    pub async fn open_direct(&self, one: &str, other: &str) -> Result<OpenedConversation, StoreError> {
         let (one, peer) = (self.user(one), self.user(other));
         let id = ConversationId::direct(&one, &peer);
         let creation = Creation::Direct { peer };
@@ -134,7 +134,7 @@ impl<H: Harness> World<H> {
         id: ConversationId,
         actor: &str,
         names: &[&str],
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         self.add_with_limit(id, actor, names, 1000).await
     }
 
@@ -144,7 +144,7 @@ impl<H: Harness> World<H> {
         actor: &str,
         names: &[&str],
         member_limit: usize,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         let users = names.iter().map(|name| self.user(name)).collect();
         let add = AddMembers { conversation, actor: self.user(actor), users, member_limit, at: self.now() };
         self.store().add_members(add).await
@@ -155,7 +155,7 @@ impl<H: Harness> World<H> {
         conversation: ConversationId,
         actor: &str,
         user: &str,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         let (actor, user) = (self.user(actor), self.user(user));
         self.store().remove_member(RemoveMember { conversation, actor, user, at: self.now() }).await
     }

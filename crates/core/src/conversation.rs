@@ -37,7 +37,7 @@ impl Conversation {
 
 /// A conversation and its members, as a member sees them.
 #[derive(Clone, Debug)]
-pub struct ConversationView {
+pub struct ConversationWithMembers {
     pub conversation: Conversation,
     pub members: Arc<Members>,
 }

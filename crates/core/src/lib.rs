@@ -27,7 +27,7 @@ pub use bluetick_types::{
     Timestamp, UserId, ids, seq, tick_state, ticks, time,
 };
 pub use chat::Chat;
-pub use conversation::{Conversation, ConversationView, Title};
+pub use conversation::{Conversation, ConversationWithMembers, Title};
 pub use error::{Cause, Refusal, StoreError};
 pub use inbox::{InboxEntry, InboxFilter, InboxKey, InboxPage, InboxRequest, InboxSection, LastMessage};
 pub use members::{Member, Members, Role};

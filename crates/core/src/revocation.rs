@@ -61,10 +61,10 @@ pub enum Revoked {
 /// The revoked tokens of one user. A revocation is never undone, and is kept at least until the
 /// token expires.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Revocations(Option<Arc<Kept>>);
+pub struct Revocations(Option<Arc<RevocationRecord>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Kept {
+struct RevocationRecord {
     through: Option<Timestamp>,
     /// Single revoked tokens that `through` does not cover.
     tokens: Vec<TokenFacts>,
@@ -83,7 +83,7 @@ impl Revocations {
     /// Creates the revocations from stored values.
     pub fn new(through: Option<Timestamp>, tokens: Vec<TokenFacts>) -> Revocations {
         let is_empty = through.is_none() && tokens.is_empty();
-        Revocations((!is_empty).then(|| Arc::new(Kept { through, tokens })))
+        Revocations((!is_empty).then(|| Arc::new(RevocationRecord { through, tokens })))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -140,7 +140,7 @@ impl Revocations {
     }
 }
 
-impl Kept {
+impl RevocationRecord {
     fn forget_covered(&mut self) {
         let through = self.through;
         self.tokens.retain(|token| through.is_none_or(|through| token.issued_at > through));

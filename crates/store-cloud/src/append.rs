@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bluetick_core::ports::{Accepted, Append, Appended, Change};
+use bluetick_core::ports::{Accepted, Append, Appended, CommittedChange};
 use bluetick_core::{ContentType, ConversationId, Message, Refusal, Seq, StoreError, Timestamp, decide};
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -390,7 +390,7 @@ impl Engine {
         let arrival = Arrival { cell, known: known.clone(), relied };
         self.until_told(self.arrive(settled, vec![arrival])).await?;
         if let Some(moved) = moved {
-            self.tell_change(Change::ReadState(moved));
+            self.tell_change(CommittedChange::ReadState(moved));
         }
         Ok(appended)
     }
@@ -433,7 +433,7 @@ impl Engine {
         }
         self.catch_up_to(append.conversation, seq).await?;
         if let Some(moved) = moved {
-            self.tell_change(Change::ReadState(moved));
+            self.tell_change(CommittedChange::ReadState(moved));
         }
         Ok(Appended { seq, received_at, duplicate: true })
     }

@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{AddMembers, Change, NewConversation, Opened, RemoveMember};
+use bluetick_core::ports::{AddMembers, CommittedChange, NewConversation, OpenedConversation, RemoveMember};
 use bluetick_core::{
-    Conversation, ConversationId, ConversationView, Member, MemberState, MessageId, Refusal, Seq, StoreError,
-    Timestamp, UserId, decide,
+    Conversation, ConversationId, ConversationWithMembers, Member, MemberState, MessageId, Refusal, Seq,
+    StoreError, Timestamp, UserId, decide,
 };
 
 use crate::append::LARGE;
@@ -36,11 +36,14 @@ const MOST_TOLD_AGAIN: u64 = 1_000;
 const AT_ONCE: usize = 16;
 
 impl Engine {
-    pub(crate) async fn open_now(self: &Arc<Engine>, new: NewConversation) -> Result<Opened, StoreError> {
+    pub(crate) async fn open_now(
+        self: &Arc<Engine>,
+        new: NewConversation,
+    ) -> Result<OpenedConversation, StoreError> {
         let _work = self.begin_write()?;
         if self.room_row(new.id).await?.is_some() {
             let view = self.view(new.id, &new.created_by).await?;
-            return Ok(Opened { view, created: false });
+            return Ok(OpenedConversation { view, created: false });
         }
         let founding = decide::initial_state(&new);
         let Conversation { id, title, created_by, created_at, .. } = founding.conversation.clone();
@@ -51,7 +54,7 @@ impl Engine {
             Written::Done => {}
             Written::Refused(_) => {
                 let view = self.view(new.id, &new.created_by).await?;
-                return Ok(Opened { view, created: false });
+                return Ok(OpenedConversation { view, created: false });
             }
         }
         let members = Arc::new(founding.members);
@@ -86,10 +89,10 @@ impl Engine {
             self.arrive(Seq::ZERO, vec![Arrival { cell, known: known.clone(), relied }]);
         }
         for user in users {
-            self.tell_change(Change::Joined { conversation: id, user });
+            self.tell_change(CommittedChange::Joined { conversation: id, user });
         }
-        let view = ConversationView { conversation: founding.conversation, members };
-        Ok(Opened { view, created: true })
+        let view = ConversationWithMembers { conversation: founding.conversation, members };
+        Ok(OpenedConversation { view, created: true })
     }
 
     /// Everything but the room's row, without which nobody looks at it.
@@ -127,15 +130,15 @@ impl Engine {
         &self,
         id: ConversationId,
         reader: &UserId,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         let known = self.known_to(id, reader).await?;
         self.view_of(&known).await
     }
 
-    pub(crate) async fn view_of(&self, known: &Known) -> Result<ConversationView, StoreError> {
+    pub(crate) async fn view_of(&self, known: &Known) -> Result<ConversationWithMembers, StoreError> {
         let (head, last_at) = self.activity(known.facts.id).await?;
         let conversation = known.facts.conversation(head, last_at);
-        Ok(ConversationView { conversation, members: Arc::clone(&known.members) })
+        Ok(ConversationWithMembers { conversation, members: Arc::clone(&known.members) })
     }
 
     /// The head, and when somebody last wrote.
@@ -146,7 +149,10 @@ impl Engine {
         Ok((head, last.and_then(|cell| cell.last_at)))
     }
 
-    pub(crate) async fn add_now(self: &Arc<Engine>, add: AddMembers) -> Result<ConversationView, StoreError> {
+    pub(crate) async fn add_now(
+        self: &Arc<Engine>,
+        add: AddMembers,
+    ) -> Result<ConversationWithMembers, StoreError> {
         let _work = self.begin_write()?;
         let id = add.conversation;
         loop {
@@ -173,7 +179,7 @@ impl Engine {
             }
             if let Some(view) = self.decide_and_finish(row, intent, settled).await? {
                 for user in joining {
-                    self.tell_change(Change::Joined { conversation: id, user });
+                    self.tell_change(CommittedChange::Joined { conversation: id, user });
                 }
                 return Ok(view);
             }
@@ -183,7 +189,7 @@ impl Engine {
     pub(crate) async fn remove_now(
         self: &Arc<Engine>,
         remove: RemoveMember,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         let _work = self.begin_write()?;
         let RemoveMember { conversation: id, actor, user, at } = &remove;
         loop {
@@ -216,7 +222,7 @@ impl Engine {
         mut row: RoomRow,
         intent: Intent,
         settled: Seq,
-    ) -> Result<Option<ConversationView>, StoreError> {
+    ) -> Result<Option<ConversationWithMembers>, StoreError> {
         let id = row.facts.id;
         let members_version = row.members_version + 1;
         loop {
@@ -262,7 +268,7 @@ impl Engine {
         id: ConversationId,
         cells: Vec<Cell>,
         settled: Seq,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         let known = self.known_now(id).await?;
         let Some(first) = cells.first().map(|cell| Arc::clone(&cell.message)) else {
             return self.view_of(&known).await;

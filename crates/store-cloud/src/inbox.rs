@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, SetPreferences};
+use bluetick_core::ports::{CommittedChange, SetPreferences};
 use bluetick_core::{
     ConversationId, ConversationKind, InboxEntry, InboxFilter, InboxKey, InboxPage, InboxRequest,
     InboxSection, LastMessage, Member, Preferences, ReadState, Refusal, Seq, StoreError, Timestamp, UserId,
@@ -342,7 +342,7 @@ impl Engine {
         let entry = self.entry(id, &user).await?;
         if changed {
             self.put_right(&user, &entry).await;
-            self.tell_change(Change::PreferencesChanged { conversation: id, user });
+            self.tell_change(CommittedChange::PreferencesChanged { conversation: id, user });
         }
         Ok(entry)
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Ephemeral};
+use bluetick_core::ports::{CommittedChange, Ephemeral};
 use bluetick_core::{ConversationId, Seq, StoreError, UserId};
 use tokio::time::sleep;
 
@@ -72,20 +72,20 @@ impl Engine {
             }
             Item::Joined { conversation, user } => {
                 if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
-                    self.listener.changed(vec![Change::Joined { conversation, user }]);
+                    self.listener.changed(vec![CommittedChange::Joined { conversation, user }]);
                 }
                 Ok(())
             }
             Item::Preferred { conversation, user } => {
                 if let (Ok(conversation), Ok(user)) = (conversation.parse(), UserId::from_stored(&user)) {
-                    self.listener.changed(vec![Change::PreferencesChanged { conversation, user }]);
+                    self.listener.changed(vec![CommittedChange::PreferencesChanged { conversation, user }]);
                 }
                 Ok(())
             }
             Item::Revoked { user, void } => {
                 if let Ok(user) = UserId::from_stored(&user) {
                     let revocations = read_revocations(&void);
-                    self.listener.changed(vec![Change::Revoked { user, revocations }]);
+                    self.listener.changed(vec![CommittedChange::Revoked { user, revocations }]);
                 }
                 Ok(())
             }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Ephemeral};
+use bluetick_core::ports::{CommittedChange, Ephemeral};
 use bluetick_core::{ConversationId, Members, Seq, UserId};
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -180,28 +180,28 @@ impl Engine {
     }
 
     /// Tells everybody who should hear of it, here and elsewhere.
-    pub(crate) fn tell_change(self: &Arc<Engine>, change: Change) {
+    pub(crate) fn tell_change(self: &Arc<Engine>, change: CommittedChange) {
         if !self.others_living().is_empty() {
             match &change {
-                Change::ReadState(moved) => {
+                CommittedChange::ReadState(moved) => {
                     let version = self.memberships.get(moved.conversation).map_or(0, |known| known.version);
                     let item = Item::Moved(MovedNews::new(moved, version));
                     self.tell_members(moved.conversation, Arc::clone(&moved.members), item);
                 }
-                Change::Joined { conversation, user } => {
+                CommittedChange::Joined { conversation, user } => {
                     let item =
                         Item::Joined { conversation: conversation.to_string(), user: user.to_string() };
                     self.tell_nodes_of(*conversation, vec![user.clone()], item);
                 }
-                Change::PreferencesChanged { conversation, user } => {
+                CommittedChange::PreferencesChanged { conversation, user } => {
                     let item =
                         Item::Preferred { conversation: conversation.to_string(), user: user.to_string() };
                     self.tell_nodes_of(*conversation, vec![user.clone()], item);
                 }
                 // Only this node knows whom it has overlooked.
-                Change::ResyncRequired { .. } => {}
+                CommittedChange::ResyncRequired { .. } => {}
                 // Every node: each may hold what it read of the user a moment ago.
-                Change::Revoked { user, revocations } => {
+                CommittedChange::Revoked { user, revocations } => {
                     let void = revocations_text(revocations);
                     for node in self.others_living() {
                         let item = Item::Revoked { user: user.to_string(), void: void.clone() };
@@ -211,7 +211,7 @@ impl Engine {
             }
         }
         match change {
-            Change::ReadState(moved) => self.tell_moved(moved),
+            CommittedChange::ReadState(moved) => self.tell_moved(moved),
             change => self.listener.changed(vec![change]),
         }
     }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::Change;
+use bluetick_core::ports::CommittedChange;
 use bluetick_core::{ConversationId, Seq, StoreError, UserId};
 use tokio::time::sleep;
 
@@ -51,7 +51,7 @@ impl Engine {
                 Ok(Some(first)) if self.local.is_caught_up(&key.0) == Some(true) => {
                     tracing::info!(conversation = %id, %first, "somebody here missed something and is to come again");
                     self.counters.repairs.add(1);
-                    self.listener.changed(vec![Change::ResyncRequired { user: key.0.clone() }]);
+                    self.listener.changed(vec![CommittedChange::ResyncRequired { user: key.0.clone() }]);
                 }
                 Ok(_) => {}
                 Err(error) => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_core::people::name_terms;
-use bluetick_core::ports::{Change, UserUpdate};
+use bluetick_core::ports::{CommittedChange, UserUpdate};
 use bluetick_core::{
     NamePrefix, Person, Profile, ProfileUpdate, Refusal, Skeleton, StoreError, Timestamp, User, UserId,
 };
@@ -295,7 +295,7 @@ impl Engine {
                 self.announce_revocation(&update.user, revoke, &profile.revocations).await?;
             }
             let (user, revocations) = (update.user, profile.revocations.clone());
-            self.tell_change(Change::Revoked { user, revocations });
+            self.tell_change(CommittedChange::Revoked { user, revocations });
         }
         Ok(profile)
     }

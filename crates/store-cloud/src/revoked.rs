@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::Change;
+use bluetick_core::ports::CommittedChange;
 use bluetick_core::{Revocations, Revoke, Revoked, StoreError, Timestamp, TokenFacts, TokenPrint, UserId};
 use tokio::time::{Instant, sleep};
 
@@ -107,7 +107,10 @@ impl Engine {
             let slice = self.revocations(SortRange::After(after.clone()), false, AT_ONCE).await?;
             let heard = slice.rows.iter().filter_map(|(_, item)| {
                 let user = UserId::from_stored(item.find_text(USER)?).ok()?;
-                Some(Change::Revoked { user, revocations: read_revocations(item.find_text(REVOKED)?) })
+                Some(CommittedChange::Revoked {
+                    user,
+                    revocations: read_revocations(item.find_text(REVOKED)?),
+                })
             });
             self.listener.changed(heard.collect());
             match slice.rows.last() {
@@ -122,7 +125,7 @@ impl Engine {
         for user in self.local.everybody() {
             let revocations = self.profile_now(&user).await?.revocations;
             if !revocations.is_empty() {
-                self.listener.changed(vec![Change::Revoked { user, revocations }]);
+                self.listener.changed(vec![CommittedChange::Revoked { user, revocations }]);
             }
         }
         Ok(())

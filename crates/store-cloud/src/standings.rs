@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use bluetick_core::ports::{Change, Origin, ReadStateMoved, Receipt};
+use bluetick_core::ports::{CommittedChange, Origin, ReadStateMoved, Receipt};
 use bluetick_core::{
     ConversationId, Member, MemberState, Preferences, ReadState, Refusal, Seq, StoreError, UserId,
 };
@@ -373,7 +373,7 @@ impl Engine {
                 let unread = (now.read >= head && head > Seq::ZERO).then_some(0);
                 let origin = receipt.origin.filter(|_| self.was_told_here(id, &member, then.own()));
                 let moved = self.moved(&known, user, then, now, unread, origin);
-                self.tell_change(Change::ReadState(moved));
+                self.tell_change(CommittedChange::ReadState(moved));
             }
             // Said again, it moves nothing: whoever is there has heard of it by now.
             return cleared.map(|()| now.own());
@@ -413,7 +413,7 @@ impl Engine {
         let now = self.standings_of(*id, std::slice::from_ref(member), Seq::MAX).await?[0].member_state;
         let moved =
             ReadStateMoved { shown: Some(now.shown()), ..self.moved(&known, user, now, now, None, None) };
-        self.tell_change(Change::ReadState(moved));
+        self.tell_change(CommittedChange::ReadState(moved));
         Ok(())
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, Missed, NewConversation, Opened, Position, Receipt, RemoveMember,
-    SetPreferences, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Health, Missed, NewConversation, OpenedConversation, Position, Receipt,
+    RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Cause, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
-    PageFrom, PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError,
+    Cause, ConversationId, ConversationWithMembers, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageFrom, PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError,
     Timestamp, User, UserId,
 };
 
@@ -44,7 +44,7 @@ impl Store for CloudStore {
         self.engine.find_people_now(prefix, limit).await
     }
 
-    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+    async fn open_conversation(&self, new: NewConversation) -> Result<OpenedConversation, StoreError> {
         self.engine.open_now(new).await
     }
 
@@ -52,15 +52,15 @@ impl Store for CloudStore {
         &self,
         id: ConversationId,
         reader: &UserId,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         self.engine.view(id, reader).await
     }
 
-    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationWithMembers, StoreError> {
         self.engine.add_now(add).await
     }
 
-    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationWithMembers, StoreError> {
         self.engine.remove_now(remove).await
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use bluetick_core::ports::{Change, ReadStateMoved};
+use bluetick_core::ports::{CommittedChange, ReadStateMoved};
 use bluetick_core::{ConversationId, Member, MemberState, ReadState, Seq};
 
 use crate::engine::Engine;
@@ -62,7 +62,7 @@ impl Engine {
         }
         // Under the lock, so that two cannot change places.
         if let Some(moved) = last.forward(moved) {
-            self.listener.changed(vec![Change::ReadState(moved)]);
+            self.listener.changed(vec![CommittedChange::ReadState(moved)]);
         }
     }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bluetick_core::ports::{
     Accepted, AddMembers, Append, Archive, ArchiveCounters, ArchiveError, ArchiveRun, ArchiveStatus, Backup,
-    BackupReport, Erase, EraseReport, Health, MemberStatus, Missed, NewConversation, Opened, Position,
-    Progress, Receipt, RemoveMember, RestoreReport, RunReport, SetPreferences, Statuses, Store, UserUpdate,
-    VerifyReport,
+    BackupReport, Erase, EraseReport, Health, MemberStatus, Missed, NewConversation, OpenedConversation,
+    Position, Progress, Receipt, RemoveMember, RestoreReport, RunReport, SetPreferences, Statuses, Store,
+    UserUpdate, VerifyReport,
 };
 use bluetick_core::{
-    Cause, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
-    PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Seq, StoreError,
+    Cause, ConversationId, ConversationWithMembers, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix,
+    Page, PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Seq, StoreError,
     Timestamp, User, UserId,
 };
 use parking_lot::Mutex;
@@ -242,7 +242,7 @@ impl Store for EmbeddedStore {
             .await
     }
 
-    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+    async fn open_conversation(&self, new: NewConversation) -> Result<OpenedConversation, StoreError> {
         self.health.check()?;
         let resident = match self.residents.get(new.id) {
             Some(resident) => resident,
@@ -259,7 +259,7 @@ impl Store for EmbeddedStore {
         &self,
         id: ConversationId,
         reader: &UserId,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         let view = match self.residents.get(id) {
             Some(resident) => resident.state().view(),
             None => {
@@ -273,14 +273,14 @@ impl Store for EmbeddedStore {
         view.filter(|view| view.members.contains(reader)).ok_or(Refusal::NotAMember.into())
     }
 
-    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationWithMembers, StoreError> {
         self.health.check()?;
         let resident = self.existing(add.conversation).await?;
         let (reply, answer) = reply_pair();
         self.commit(Control::Add { resident, add, reply }, answer).await
     }
 
-    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationWithMembers, StoreError> {
         self.health.check()?;
         let resident = self.existing(remove.conversation).await?;
         let (reply, answer) = reply_pair();

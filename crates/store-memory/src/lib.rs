@@ -14,12 +14,12 @@ use bluetick_core::decide;
 use bluetick_core::members::MembershipChange;
 use bluetick_core::people::name_terms;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Appended, Change, CommitListener, Committed, Health, Missed,
-    NewConversation, NoListener, Opened, Origin, Position, Receipt, RemoveMember, SetPreferences, Statuses,
-    Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, CommitListener, Committed, CommittedChange, Health, Missed,
+    NewConversation, NoListener, OpenedConversation, Origin, Position, Receipt, RemoveMember, SetPreferences,
+    Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    Cause, Conversation, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest,
+    Cause, Conversation, ConversationId, ConversationWithMembers, Epoch, InboxEntry, InboxPage, InboxRequest,
     MemberState, Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate,
     ReadState, ReceiptCounts, Refusal, Seq, Skeleton, StoreError, Timestamp, User, UserId,
 };
@@ -113,8 +113,11 @@ impl Thread {
         self.conversation.head
     }
 
-    fn view(&self) -> ConversationView {
-        ConversationView { conversation: self.conversation.clone(), members: Arc::clone(&self.members) }
+    fn view(&self) -> ConversationWithMembers {
+        ConversationWithMembers {
+            conversation: self.conversation.clone(),
+            members: Arc::clone(&self.members),
+        }
     }
 
     fn push(&mut self, message: Message, departed: Option<UserId>, origin: Option<Origin>) -> Committed {
@@ -177,11 +180,11 @@ impl Store for MemoryStore {
         Ok(found.into_iter().take(limit).map(|(_, person)| person).collect())
     }
 
-    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+    async fn open_conversation(&self, new: NewConversation) -> Result<OpenedConversation, StoreError> {
         let mut state = self.write()?;
         if state.conversations.contains_key(&new.id) {
             let view = state.thread(new.id, &new.created_by)?.view();
-            return Ok(Opened { view, created: false });
+            return Ok(OpenedConversation { view, created: false });
         }
         let founding = decide::initial_state(&new);
         let mut thread = Thread {
@@ -200,18 +203,18 @@ impl Store for MemoryStore {
         state.conversations.insert(new.id, thread);
         self.listener.committed(committed.into_iter().collect());
         self.listener.changed(joined);
-        Ok(Opened { view, created: true })
+        Ok(OpenedConversation { view, created: true })
     }
 
     async fn conversation(
         &self,
         id: ConversationId,
         reader: &UserId,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         Ok(self.read().thread(id, reader)?.view())
     }
 
-    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationWithMembers, StoreError> {
         let mut state = self.write()?;
         let thread = state.thread(add.conversation, &add.actor)?;
         let noted = decide::add_members(&add, &thread.members, thread.head())?;
@@ -228,7 +231,7 @@ impl Store for MemoryStore {
         Ok(thread.view())
     }
 
-    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationWithMembers, StoreError> {
         let mut state = self.write()?;
         let thread = state.thread(remove.conversation, &remove.actor)?;
         let (change, notice) = decide::remove_member(&remove, &thread.members, thread.head())?;
@@ -293,7 +296,7 @@ impl Store for MemoryStore {
         let changed = member_state.preferences != before;
         let entry = thread.entry(&user)?;
         if changed {
-            self.listener.changed(vec![Change::PreferencesChanged { conversation, user }]);
+            self.listener.changed(vec![CommittedChange::PreferencesChanged { conversation, user }]);
         }
         Ok(entry)
     }
@@ -325,7 +328,7 @@ impl Store for MemoryStore {
         let before = std::mem::replace(kept, profile.clone());
         if profile.revocations != before.revocations {
             let revocations = profile.revocations.clone();
-            self.listener.changed(vec![Change::Revoked { user: update.user, revocations }]);
+            self.listener.changed(vec![CommittedChange::Revoked { user: update.user, revocations }]);
         }
         Ok(profile)
     }
@@ -343,8 +346,8 @@ impl Store for MemoryStore {
     }
 }
 
-fn joined<'a>(conversation: ConversationId, users: impl Iterator<Item = &'a UserId>) -> Vec<Change> {
-    users.map(|user| Change::Joined { conversation, user: user.clone() }).collect()
+fn joined<'a>(conversation: ConversationId, users: impl Iterator<Item = &'a UserId>) -> Vec<CommittedChange> {
+    users.map(|user| CommittedChange::Joined { conversation, user: user.clone() }).collect()
 }
 
 #[cfg(test)]

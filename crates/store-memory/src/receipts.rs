@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, MemberStatus, Origin, ReadStateMoved, Receipt, Statuses};
+use bluetick_core::ports::{CommittedChange, MemberStatus, Origin, ReadStateMoved, Receipt, Statuses};
 use bluetick_core::{Member, MemberState, ReadState, ReceiptCounts, Refusal, Seq, UserId};
 
 use crate::Thread;
@@ -12,7 +12,7 @@ impl Thread {
         self.member_states.get(user).copied().unwrap_or_default()
     }
 
-    pub fn apply_receipt(&mut self, mark: &Receipt) -> (ReadState, Option<Change>) {
+    pub fn apply_receipt(&mut self, mark: &Receipt) -> (ReadState, Option<CommittedChange>) {
         let (before, head) = (self.member_state(&mark.user), self.head());
         let mut after = before;
         after.apply_receipt(mark.kind, mark.seq, head);
@@ -26,7 +26,7 @@ impl Thread {
         (after.own(), changed.then(|| self.moved(&mark.user, before, mark.origin)))
     }
 
-    pub fn reply(&mut self, sender: &UserId, seq: Seq) -> Option<Change> {
+    pub fn reply(&mut self, sender: &UserId, seq: Seq) -> Option<CommittedChange> {
         let before = self.member_state(sender);
         let mut after = before;
         let news = after.reply(seq);
@@ -34,9 +34,9 @@ impl Thread {
         news.then(|| self.moved(sender, before, None))
     }
 
-    fn moved(&self, user: &UserId, before: MemberState, origin: Option<Origin>) -> Change {
+    fn moved(&self, user: &UserId, before: MemberState, origin: Option<Origin>) -> CommittedChange {
         let now = self.member_state(user);
-        Change::ReadState(ReadStateMoved {
+        CommittedChange::ReadState(ReadStateMoved {
             conversation: self.conversation.id,
             user: user.clone(),
             members: Arc::clone(&self.members),

@@ -11,8 +11,8 @@ use bluetick_core::ports::{
     RunReport, Stage, Statuses, VerifyReport,
 };
 use bluetick_core::{
-    Conversation, ConversationId, ConversationView, InboxFilter, InboxPage, Member, Members, Page, PageFrom,
-    PageLimit, PreferenceChange, Profile, ReceiptCounts, Role, Seq, Timestamp, User,
+    Conversation, ConversationId, ConversationWithMembers, InboxFilter, InboxPage, Member, Members, Page,
+    PageFrom, PageLimit, PreferenceChange, Profile, ReceiptCounts, Role, Seq, Timestamp, User,
 };
 use bluetick_wire::http::{
     ArchiveBody, ConversationBody, ConversationDetailBody, ErrorBody, HealthBody, InboxEntryBody,
@@ -90,8 +90,8 @@ fn http_bodies_match_their_snapshot() {
         Member { user: user("bob"), role: Role::Member, joined_seq: Seq::new(3) },
         Member { user: user("alice"), role: Role::Admin, joined_seq: Seq::FIRST },
     ]);
-    let view = ConversationView { conversation: conversation(), members: Arc::new(members) };
-    let group = ConversationView {
+    let view = ConversationWithMembers { conversation: conversation(), members: Arc::new(members) };
+    let group = ConversationWithMembers {
         conversation: Conversation {
             id: ConversationId::group([9; 15]),
             title: Some("Lunch".parse().unwrap()),

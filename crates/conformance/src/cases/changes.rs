@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, Origin, ReadStateMoved, Receipt};
+use bluetick_core::ports::{CommittedChange, Origin, ReadStateMoved, Receipt};
 use bluetick_core::{ConversationId, ReceiptKind, Seq, UserId};
 
 use crate::cases::at_once;
@@ -74,7 +74,8 @@ pub async fn read_state_change_of_an_own_message_is_published_after_it<H: Harnes
     reply.origin = Some(Origin(7));
     world.append(reply).await.unwrap();
     let everything = world.recorder.everything(id);
-    let [.., Published::Message(message), Published::Change(Change::ReadState(moved))] = &everything[..]
+    let [.., Published::Message(message), Published::Change(CommittedChange::ReadState(moved))] =
+        &everything[..]
     else {
         panic!("expected the message, then the read state change: {everything:?}")
     };
@@ -154,7 +155,9 @@ pub async fn concurrent_read_state_changes_are_published_in_order<H: Harness>(wo
     for published in world.recorder.everything(id) {
         match published {
             Published::Message(committed) => senders.push(committed.message.sender.clone()),
-            Published::Change(Change::ReadState(ReadStateMoved { user, own, origin: None, .. })) => {
+            Published::Change(CommittedChange::ReadState(ReadStateMoved {
+                user, own, origin: None, ..
+            })) => {
                 let reply = usize::try_from(own.read.get()).unwrap();
                 assert_eq!(senders.get(reply), Some(&user), "published after the message that caused it");
             }
@@ -174,7 +177,7 @@ fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)
     for published in world.recorder.everything(id) {
         match published {
             Published::Message(committed) => head = committed.message.seq.get(),
-            Published::Change(Change::Joined { user, .. }) => joined.push((user, head)),
+            Published::Change(CommittedChange::Joined { user, .. }) => joined.push((user, head)),
             Published::Change(_) => {}
         }
     }

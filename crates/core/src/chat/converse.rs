@@ -1,8 +1,8 @@
 //! Creating conversations and changing their members.
 
 use crate::chat::{Chat, ChatError};
-use crate::ports::{AddMembers, Creation, NewConversation, Opened, RemoveMember};
-use crate::{ConversationId, ConversationView, Refusal, Title, UserId};
+use crate::ports::{AddMembers, Creation, NewConversation, OpenedConversation, RemoveMember};
+use crate::{ConversationId, ConversationWithMembers, Refusal, Title, UserId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidConversation {
@@ -15,7 +15,7 @@ pub enum InvalidConversation {
 }
 
 impl Chat {
-    pub async fn open_direct(&self, user: &UserId, peer: UserId) -> Result<Opened, ChatError> {
+    pub async fn open_direct(&self, user: &UserId, peer: UserId) -> Result<OpenedConversation, ChatError> {
         if *user == peer {
             return Err(InvalidConversation::WithOneself.into());
         }
@@ -29,7 +29,7 @@ impl Chat {
         user: &UserId,
         title: Title,
         members: Vec<UserId>,
-    ) -> Result<Opened, ChatError> {
+    ) -> Result<OpenedConversation, ChatError> {
         let limit = self.rules.max_group_members;
         let others =
             members.iter().filter(|member| *member != user).collect::<std::collections::HashSet<_>>();
@@ -42,7 +42,12 @@ impl Chat {
         self.open(user, ConversationId::group(bits), Creation::Group { title, members }).await
     }
 
-    async fn open(&self, user: &UserId, id: ConversationId, creation: Creation) -> Result<Opened, ChatError> {
+    async fn open(
+        &self,
+        user: &UserId,
+        id: ConversationId,
+        creation: Creation,
+    ) -> Result<OpenedConversation, ChatError> {
         let new = NewConversation { id, creation, created_by: user.clone(), created_at: self.clock.now() };
         Ok(self.store.open_conversation(new).await?)
     }
@@ -51,7 +56,7 @@ impl Chat {
         &self,
         reader: &UserId,
         id: ConversationId,
-    ) -> Result<ConversationView, ChatError> {
+    ) -> Result<ConversationWithMembers, ChatError> {
         Ok(self.store.conversation(id, reader).await?)
     }
 
@@ -60,7 +65,7 @@ impl Chat {
         actor: &UserId,
         conversation: ConversationId,
         users: Vec<UserId>,
-    ) -> Result<ConversationView, ChatError> {
+    ) -> Result<ConversationWithMembers, ChatError> {
         let limit = self.rules.max_members_per_call;
         if users.is_empty() {
             return Err(InvalidConversation::NobodyNamed.into());
@@ -84,7 +89,7 @@ impl Chat {
         actor: &UserId,
         conversation: ConversationId,
         user: UserId,
-    ) -> Result<ConversationView, ChatError> {
+    ) -> Result<ConversationWithMembers, ChatError> {
         self.keep_name(&user).await?;
         let remove = RemoveMember { conversation, actor: actor.clone(), user, at: self.clock.now() };
         Ok(self.store.remove_member(remove).await?)

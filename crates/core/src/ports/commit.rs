@@ -48,7 +48,7 @@ pub struct ReadStateMoved {
 
 /// A change other than a message that the server pushes to devices immediately.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum CommittedChange {
     /// A receipt or a reply advanced a member's read state.
     ReadState(ReadStateMoved),
     /// The user joined a conversation. Not reported for a direct conversation that the user's inbox
@@ -80,7 +80,7 @@ pub trait CommitListener: Send + Sync + 'static {
     fn committed(&self, batch: Vec<Committed>);
 
     /// Receives the changes of a batch, after [`CommitListener::committed`] for the same batch.
-    fn changed(&self, _batch: Vec<Change>) {}
+    fn changed(&self, _batch: Vec<CommittedChange>) {}
 
     /// Receives an ephemeral event from another node, for users who are connected to this one.
     fn received_ephemeral(&self, _whisper: Ephemeral) {}

@@ -11,10 +11,10 @@ pub use archive::{
     Erase, EraseReport, EraseScope, NoProgress, Progress, RestoreReport, RunReport, Stage, VerifyReport,
 };
 pub use bluetick_types::{Random, SystemRandom};
-pub use commit::{Change, CommitListener, Committed, NoListener, Origin, ReadStateMoved};
+pub use commit::{CommitListener, Committed, CommittedChange, NoListener, Origin, ReadStateMoved};
 pub use fleet::{Ephemeral, Fleet, FleetCounters, NoFleet};
 pub use observer::{CheckpointReport, CommitReport, NoObserver, StoreObserver};
 pub use store::{
     Accepted, AddMembers, Append, Appended, Behind, Creation, Health, MemberStatus, Missed, NewConversation,
-    Opened, Position, Receipt, RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
+    OpenedConversation, Position, Receipt, RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
 };

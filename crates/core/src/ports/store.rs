@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::ports::Origin;
 use crate::{
-    ContentType, ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, MessageId,
-    NamePrefix, Page, PageRequest, Person, PreferenceChange, Profile, ProfileUpdate, ReadState,
+    ContentType, ConversationId, ConversationWithMembers, Epoch, InboxEntry, InboxPage, InboxRequest,
+    MessageId, NamePrefix, Page, PageRequest, Person, PreferenceChange, Profile, ProfileUpdate, ReadState,
     ReceiptCounts, ReceiptKind, Seq, StoreError, Timestamp, Title, User, UserId,
 };
 
@@ -58,18 +58,21 @@ pub trait Store: Send + Sync + 'static {
     /// Creates a conversation, or returns the existing one. Of two concurrent calls with one id,
     /// one creates it and both return the same. A group starts with a notice at seq 1; a direct
     /// conversation starts empty.
-    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError>;
+    async fn open_conversation(&self, new: NewConversation) -> Result<OpenedConversation, StoreError>;
 
-    async fn conversation(&self, id: ConversationId, reader: &UserId)
-    -> Result<ConversationView, StoreError>;
+    async fn conversation(
+        &self,
+        id: ConversationId,
+        reader: &UserId,
+    ) -> Result<ConversationWithMembers, StoreError>;
 
     /// Adds the users who are not members yet, each with its own notice. A new member sees messages
     /// from that notice on.
-    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError>;
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationWithMembers, StoreError>;
 
     /// Removes a member, or lets one leave, with a notice. Returns the conversation after the
     /// removal.
-    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError>;
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationWithMembers, StoreError>;
 
     /// Stores a message at the next seq, or finds the message stored earlier under the same id.
     ///
@@ -183,8 +186,8 @@ pub enum Creation {
 
 /// A conversation, and whether the call created it.
 #[derive(Clone, Debug)]
-pub struct Opened {
-    pub view: ConversationView,
+pub struct OpenedConversation {
+    pub view: ConversationWithMembers,
     pub created: bool,
 }
 

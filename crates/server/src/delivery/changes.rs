@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bluetick_core::ports::{Change, Committed, ReadStateMoved};
+use bluetick_core::ports::{Committed, CommittedChange, ReadStateMoved};
 use bluetick_core::{ContentType, ConversationId, ConversationKind, Seq, UserId};
 use bluetick_wire::frame::encode_status;
 use tokio::sync::mpsc;
@@ -46,14 +46,15 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub fn publish(&self, change: Change) {
+    pub fn publish(&self, change: CommittedChange) {
         match change {
-            Change::ReadState(moved) => self.publish_read_state(moved),
-            Change::Joined { conversation, user } | Change::PreferencesChanged { conversation, user } => {
+            CommittedChange::ReadState(moved) => self.publish_read_state(moved),
+            CommittedChange::Joined { conversation, user }
+            | CommittedChange::PreferencesChanged { conversation, user } => {
                 self.entry_changed(EntryChanged { conversation, user, cause: Cause::Changed });
             }
             // `Hub::changed` has already handled these.
-            Change::Revoked { .. } | Change::ResyncRequired { .. } => {}
+            CommittedChange::Revoked { .. } | CommittedChange::ResyncRequired { .. } => {}
         }
     }
 
@@ -141,7 +142,7 @@ mod tests {
                 .register(sessions.next_id(), name.parse().unwrap(), TokenFacts::default(), outbox, 2)
                 .unwrap()
         });
-        hub.changed(vec![Change::ResyncRequired { user: "alice".parse().unwrap() }]);
+        hub.changed(vec![CommittedChange::ResyncRequired { user: "alice".parse().unwrap() }]);
         let endings = [&phone, &laptop, &other].map(|registration| registration.session.ending());
         assert_eq!(endings, [Some(CloseCode::InternalError), Some(CloseCode::InternalError), None]);
     }
@@ -172,10 +173,10 @@ mod tests {
             members: Arc::clone(&members),
             origin: None,
         };
-        changes.publish(Change::ReadState(moved(1)));
+        changes.publish(CommittedChange::ReadState(moved(1)));
         assert!(!receipt_batches.is_batching(conversation), "published immediately");
         phone.session.outbox.push(Frame::from("m".repeat(2_000)));
-        changes.publish(Change::ReadState(moved(2)));
+        changes.publish(CommittedChange::ReadState(moved(2)));
         assert!(receipt_batches.is_batching(conversation), "batched");
     }
 
@@ -196,7 +197,7 @@ mod tests {
             .unwrap();
         for name in ["bob", "alice", "alice", "alice"] {
             let conversation = ConversationId::group([1; 15]);
-            changes.publish(Change::Joined { conversation, user: name.parse().unwrap() });
+            changes.publish(CommittedChange::Joined { conversation, user: name.parse().unwrap() });
         }
         let shown = [waiting.try_recv(), waiting.try_recv()].map(|changed| changed.unwrap().user);
         assert!(shown.iter().all(|user| user.as_str() == "alice") && waiting.try_recv().is_err());

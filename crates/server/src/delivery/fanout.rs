@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
-use bluetick_core::ports::{Change, Committed};
+use bluetick_core::ports::{Committed, CommittedChange};
 use bluetick_core::{ConversationId, Seq};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 /// A unit of work for the fan-out.
 pub(super) enum FanoutCommand {
     Deliver(Vec<Committed>),
-    Publish(Vec<Change>),
+    Publish(Vec<CommittedChange>),
     /// Push the ack of a message that was stored earlier, behind everything committed before this
     /// command.
     Acknowledge(Arc<Session>, RepeatedAck),
@@ -145,7 +145,7 @@ impl Fanout {
         })
     }
 
-    fn publish(&self, change: Change) {
+    fn publish(&self, change: CommittedChange) {
         if catch_unwind(AssertUnwindSafe(|| self.changes.publish(change))).is_err() {
             tracing::error!("change delivery panicked; some sessions missed the change");
         }

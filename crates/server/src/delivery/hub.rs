@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
 
-use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, Fleet};
-use bluetick_core::{Chat, ContentType, ConversationView, UserId};
+use bluetick_core::ports::{CommitListener, Committed, CommittedChange, Ephemeral, Fleet};
+use bluetick_core::{Chat, ContentType, ConversationWithMembers, UserId};
 use bluetick_wire::CloseCode;
 use bluetick_wire::frame::encode_presence;
 use parking_lot::Mutex;
@@ -167,7 +167,7 @@ impl Hub {
 
     /// Announces to the other connected members that `user` is typing. Returns `false` if a rate
     /// limit dropped the event.
-    pub(crate) fn typing(&self, view: &ConversationView, user: &UserId) -> bool {
+    pub(crate) fn typing(&self, view: &ConversationWithMembers, user: &UserId) -> bool {
         self.typing.push(&self.sessions, &self.metrics, view.conversation.id, &view.members, user)
     }
 
@@ -222,13 +222,13 @@ impl CommitListener for Hub {
         self.run_or_queue(FanoutCommand::Deliver(batch), receivers);
     }
 
-    fn changed(&self, batch: Vec<Change>) {
+    fn changed(&self, batch: Vec<CommittedChange>) {
         // Apply revocations immediately and outside the message order, because the revoking caller
         // waits for this. Invalidate the cache first: a connection that is being established then
         // either reads the revocation or is already in `sessions`.
         for change in &batch {
             match change {
-                Change::Revoked { user, revocations } => {
+                CommittedChange::Revoked { user, revocations } => {
                     self.revocation_cache.evict(user);
                     self.sessions.each_of(user, &mut |session| {
                         if revocations.voids(&session.token) {
@@ -236,10 +236,12 @@ impl CommitListener for Hub {
                         }
                     });
                 }
-                Change::ResyncRequired { user } => {
+                CommittedChange::ResyncRequired { user } => {
                     self.sessions.each_of(user, &mut |session| session.end(CloseCode::InternalError));
                 }
-                Change::ReadState(_) | Change::Joined { .. } | Change::PreferencesChanged { .. } => {}
+                CommittedChange::ReadState(_)
+                | CommittedChange::Joined { .. }
+                | CommittedChange::PreferencesChanged { .. } => {}
             }
         }
         if !batch.is_empty() {

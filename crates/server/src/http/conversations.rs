@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use bluetick_core::chat::ChatError;
-use bluetick_core::{ConversationId, ConversationView, Refusal, StoreError, UserId};
+use bluetick_core::{ConversationId, ConversationWithMembers, Refusal, StoreError, UserId};
 use bluetick_wire::http::{
     ConversationBody, ConversationDetailBody, ErrorBody, OpenConversation, OpenConversationRequest,
 };
@@ -75,7 +75,11 @@ fn invited(request: &OpenConversation, user: &UserId) -> usize {
 }
 
 /// Returns the direct conversation of the two users, if it exists. Opening it again costs no quota.
-async fn existing(app: &App, user: &UserId, peer: &UserId) -> Result<Option<ConversationView>, Problem> {
+async fn existing(
+    app: &App,
+    user: &UserId,
+    peer: &UserId,
+) -> Result<Option<ConversationWithMembers>, Problem> {
     match app.chat.conversation(user, ConversationId::direct(user, peer)).await {
         Ok(view) => Ok(Some(view)),
         Err(ChatError::Store(StoreError::Refused(Refusal::NotAMember))) => Ok(None),
@@ -103,7 +107,7 @@ pub(super) async fn show(
     // read later, so they are at least as new.
     let entry = app.chat.inbox_entry(&caller.user, id).await?;
     let view = app.chat.conversation(&caller.user, id).await?;
-    let view = ConversationView { conversation: entry.conversation.clone(), ..view };
+    let view = ConversationWithMembers { conversation: entry.conversation.clone(), ..view };
     let conversation = ConversationBody::new(&view, &caller.user);
     Ok(reply::json(StatusCode::OK, &ConversationDetailBody { conversation, own: (&entry).into() }))
 }

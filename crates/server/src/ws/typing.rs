@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bluetick_core::chat::ChatError;
 use bluetick_core::ports::Ephemeral;
-use bluetick_core::{ConversationId, ConversationKind, ConversationView, Seq};
+use bluetick_core::{ConversationId, ConversationKind, ConversationWithMembers, Seq};
 use bluetick_wire::frame::TypingFrame;
 
 use super::running_futures::RunningFutures;
@@ -29,7 +29,7 @@ const MAX_CONVERSATIONS: usize = 64;
 const MAX_PENDING_READS: usize = 8;
 
 type MembersFuture = Pin<Box<dyn Future<Output = TypingMembersResult> + Send>>;
-pub(super) type TypingMembersResult = (ConversationId, Result<ConversationView, ChatError>);
+pub(super) type TypingMembersResult = (ConversationId, Result<ConversationWithMembers, ChatError>);
 
 /// The typing state of one connection: its rate limit and its running membership reads.
 pub(super) struct TypingRequests {

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Health, Missed, NewConversation, Opened, Position, Receipt, RemoveMember,
-    SetPreferences, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Health, Missed, NewConversation, OpenedConversation, Position, Receipt,
+    RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    ConversationId, ConversationWithMembers, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
     PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Seq, StoreError, Timestamp, User,
     UserId,
 };
@@ -120,7 +120,7 @@ impl Store for FaultyStore {
         self.inner().find_people(prefix, limit).await
     }
 
-    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+    async fn open_conversation(&self, new: NewConversation) -> Result<OpenedConversation, StoreError> {
         self.inner().open_conversation(new).await
     }
 
@@ -128,15 +128,15 @@ impl Store for FaultyStore {
         &self,
         id: ConversationId,
         reader: &UserId,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         self.inner().conversation(id, reader).await
     }
 
-    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationWithMembers, StoreError> {
         self.inner().add_members(add).await
     }
 
-    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationWithMembers, StoreError> {
         self.inner().remove_member(remove).await
     }
 

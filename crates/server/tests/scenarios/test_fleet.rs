@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::UserId;
-use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, Fleet, Store};
+use bluetick_core::ports::{CommitListener, Committed, CommittedChange, Ephemeral, Fleet, Store};
 use bluetick_server::Hub;
 use bluetick_store_memory::MemoryStore;
 use tokio::sync::watch;
@@ -96,7 +96,7 @@ impl CommitListener for TestFleet {
         self.0.nodes.lock().unwrap().iter().for_each(|node| node.hub.committed(batch.clone()));
     }
 
-    fn changed(&self, batch: Vec<Change>) {
+    fn changed(&self, batch: Vec<CommittedChange>) {
         let nodes = self.0.nodes.lock().unwrap();
         nodes.iter().filter(|node| !node.drops_events).for_each(|node| node.hub.changed(batch.clone()));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bluetick_core::ports::{Change, CommitListener, Committed, Ephemeral, ReadStateMoved};
+use bluetick_core::ports::{CommitListener, Committed, CommittedChange, Ephemeral, ReadStateMoved};
 use bluetick_core::{ConversationId, Members, ReadState, UserId};
 
 use super::PlantedBug;
@@ -99,7 +99,7 @@ impl CommitListener for Rigged {
                 {
                     let last = self.last().get(&(conversation, member.user.clone())).copied();
                     let own = ReadState { delivered: seq, read: last.unwrap_or_default().read };
-                    delivered.push(Change::ReadState(ReadStateMoved {
+                    delivered.push(CommittedChange::ReadState(ReadStateMoved {
                         conversation,
                         user: member.user.clone(),
                         members: Arc::clone(&committed.members),
@@ -115,10 +115,10 @@ impl CommitListener for Rigged {
         self.listener.changed(delivered);
     }
 
-    fn changed(&self, mut batch: Vec<Change>) {
+    fn changed(&self, mut batch: Vec<CommittedChange>) {
         if self.plant == PlantedBug::TicksBehindAtRestart {
             for change in &mut batch {
-                if let Change::ReadState(moved) = change
+                if let CommittedChange::ReadState(moved) = change
                     && self.is_first(moved)
                     && let Some(shown) = &mut moved.shown
                 {
@@ -127,19 +127,22 @@ impl CommitListener for Rigged {
             }
         }
         for change in &batch {
-            if let Change::ReadState(ReadStateMoved { conversation, user, shown: Some(shown), .. }) = change {
+            if let CommittedChange::ReadState(ReadStateMoved {
+                conversation, user, shown: Some(shown), ..
+            }) = change
+            {
                 self.last().insert((*conversation, user.clone()), *shown);
             }
         }
         if self.plant == PlantedBug::SessionStaysOpen {
-            batch.retain(|change| !matches!(change, Change::Revoked { .. }));
+            batch.retain(|change| !matches!(change, CommittedChange::Revoked { .. }));
         }
         if self.plant == PlantedBug::TickLost {
-            batch.retain(|change| !matches!(change, Change::ReadState(_)) || !self.goes_wrong());
+            batch.retain(|change| !matches!(change, CommittedChange::ReadState(_)) || !self.goes_wrong());
         }
         if self.plant == PlantedBug::TicksGoBack {
             for change in &mut batch {
-                if let Change::ReadState(moved) = change
+                if let CommittedChange::ReadState(moved) = change
                     && self.goes_wrong()
                     && let Some(shown) = &mut moved.shown
                 {

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
-    Accepted, AddMembers, Append, Appended, Health, Missed, NewConversation, Opened, Position, Receipt,
-    RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
+    Accepted, AddMembers, Append, Appended, Health, Missed, NewConversation, OpenedConversation, Position,
+    Receipt, RemoveMember, SetPreferences, Statuses, Store, UserUpdate,
 };
 use bluetick_core::{
-    ConversationId, ConversationView, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
+    ConversationId, ConversationWithMembers, Epoch, InboxEntry, InboxPage, InboxRequest, NamePrefix, Page,
     PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Revocations, Seq,
     StoreError, Timestamp, User, UserId,
 };
@@ -135,7 +135,7 @@ impl Store for Rigged {
         self.store.find_people(prefix, limit).await
     }
 
-    async fn open_conversation(&self, new: NewConversation) -> Result<Opened, StoreError> {
+    async fn open_conversation(&self, new: NewConversation) -> Result<OpenedConversation, StoreError> {
         self.store.open_conversation(new).await
     }
 
@@ -143,15 +143,15 @@ impl Store for Rigged {
         &self,
         id: ConversationId,
         reader: &UserId,
-    ) -> Result<ConversationView, StoreError> {
+    ) -> Result<ConversationWithMembers, StoreError> {
         self.store.conversation(id, reader).await
     }
 
-    async fn add_members(&self, add: AddMembers) -> Result<ConversationView, StoreError> {
+    async fn add_members(&self, add: AddMembers) -> Result<ConversationWithMembers, StoreError> {
         self.store.add_members(add).await
     }
 
-    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationView, StoreError> {
+    async fn remove_member(&self, remove: RemoveMember) -> Result<ConversationWithMembers, StoreError> {
         self.store.remove_member(remove).await
     }
 

@@ -11,7 +11,7 @@ mod town;
 
 use std::sync::atomic::Ordering;
 
-use bluetick_core::ports::{AddMembers, Change, Fleet, Store};
+use bluetick_core::ports::{AddMembers, CommittedChange, Fleet, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_core::{ContentType, ReceiptKind, Refusal, Seq, StoreError};
 use town::{Node, Town, until, user};
@@ -213,9 +213,9 @@ async fn joining_is_told_on_the_node_where_somebody_is() {
     let id = one.group(5, "alice", &["bob"]).await;
     let is_told = async || {
         let changes = other.recorder.changes(id);
-        changes
-            .iter()
-            .any(|change| matches!(change, Change::Joined { user: joined, .. } if *joined == user("bob")))
+        changes.iter().any(
+            |change| matches!(change, CommittedChange::Joined { user: joined, .. } if *joined == user("bob")),
+        )
     };
     until(is_told).await;
     until(async || other.heard(id) == [1]).await;

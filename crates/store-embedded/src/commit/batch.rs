@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use bluetick_core::decide::{ChangeWithNotice, InitialState};
 use bluetick_core::ports::{
-    AddMembers, Append, Appended, NewConversation, Opened, Receipt, RemoveMember, SetPreferences, UserUpdate,
+    AddMembers, Append, Appended, NewConversation, OpenedConversation, Receipt, RemoveMember, SetPreferences,
+    UserUpdate,
 };
 use bluetick_core::{
-    ConversationId, ConversationView, MemberState, Preferences, Profile, ProfileUpdate, ReadState, Seq,
-    Skeleton, StoreError, User, UserId,
+    ConversationId, ConversationWithMembers, MemberState, Preferences, Profile, ProfileUpdate, ReadState,
+    Seq, Skeleton, StoreError, User, UserId,
 };
 use tokio::sync::oneshot;
 
@@ -34,14 +35,42 @@ pub enum Command {
 
 /// Rare commands: conversations, members, users, preferences and profiles.
 pub enum Control {
-    Open { resident: Arc<ResidentConversation>, new: NewConversation, reply: Reply<Opened> },
-    Add { resident: Arc<ResidentConversation>, add: AddMembers, reply: Reply<ConversationView> },
-    Remove { resident: Arc<ResidentConversation>, remove: RemoveMember, reply: Reply<ConversationView> },
-    CreateUser { user: User, reply: Reply<()> },
-    ReserveName { user: User, reply: Reply<()> },
-    UpdateUser { update: UserUpdate, reply: Reply<()> },
-    SetPreferences { resident: Arc<ResidentConversation>, prefer: SetPreferences, reply: Reply<()> },
-    Profile { update: ProfileUpdate, reply: Reply<Profile> },
+    Open {
+        resident: Arc<ResidentConversation>,
+        new: NewConversation,
+        reply: Reply<OpenedConversation>,
+    },
+    Add {
+        resident: Arc<ResidentConversation>,
+        add: AddMembers,
+        reply: Reply<ConversationWithMembers>,
+    },
+    Remove {
+        resident: Arc<ResidentConversation>,
+        remove: RemoveMember,
+        reply: Reply<ConversationWithMembers>,
+    },
+    CreateUser {
+        user: User,
+        reply: Reply<()>,
+    },
+    ReserveName {
+        user: User,
+        reply: Reply<()>,
+    },
+    UpdateUser {
+        update: UserUpdate,
+        reply: Reply<()>,
+    },
+    SetPreferences {
+        resident: Arc<ResidentConversation>,
+        prefer: SetPreferences,
+        reply: Reply<()>,
+    },
+    Profile {
+        update: ProfileUpdate,
+        reply: Reply<Profile>,
+    },
 }
 
 pub struct ReceiptCommand {
@@ -165,12 +194,12 @@ pub enum PlannedEffect {
         resident: Arc<ResidentConversation>,
         initial: Box<InitialState>,
         notice: Option<Range<usize>>,
-        reply: Reply<Opened>,
+        reply: Reply<OpenedConversation>,
     },
     Members {
         resident: Arc<ResidentConversation>,
         changes: Vec<(ChangeWithNotice, Range<usize>)>,
-        reply: Reply<ConversationView>,
+        reply: Reply<ConversationWithMembers>,
     },
     User {
         user: User,

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bluetick_core::decide::{self, ChangeWithNotice};
 use bluetick_core::members::MembershipChange;
-use bluetick_core::ports::{Appended, Change, Committed, Opened, Origin, ReadStateMoved, SetPreferences};
+use bluetick_core::ports::{
+    Appended, Committed, CommittedChange, OpenedConversation, Origin, ReadStateMoved, SetPreferences,
+};
 use bluetick_core::{
-    ConversationId, ConversationView, MemberState, Preferences, Profile, ReadState, Refusal, StoreError,
-    UserId,
+    ConversationId, ConversationWithMembers, MemberState, Preferences, Profile, ReadState, Refusal,
+    StoreError, UserId,
 };
 use bytes::Bytes;
 
@@ -27,7 +29,7 @@ pub struct Publisher<'a> {
     pub bytes: Bytes,
     pub listens: bool,
     pub committed: Vec<Committed>,
-    pub changes: Vec<Change>,
+    pub changes: Vec<CommittedChange>,
     pub answers: Vec<PendingAnswer>,
 }
 
@@ -35,8 +37,8 @@ pub struct Publisher<'a> {
 /// variants are boxed.
 pub enum PendingAnswer {
     Appended(Appended, Reply<Appended>),
-    Opened(Box<Opened>, Reply<Opened>),
-    Changed(Box<Result<ConversationView, StoreError>>, Reply<ConversationView>),
+    Opened(Box<OpenedConversation>, Reply<OpenedConversation>),
+    Changed(Box<Result<ConversationWithMembers, StoreError>>, Reply<ConversationWithMembers>),
     ReadStateChanged(ReadState, Reply<ReadState>),
     Profile(Profile, Reply<Profile>),
     Done(Reply<()>),
@@ -79,7 +81,7 @@ impl Publisher<'_> {
                 self.generation.profiles.push(user.clone());
                 if revokes {
                     let revocations = profile.revocations.clone();
-                    self.changes.push(Change::Revoked { user: user.clone(), revocations });
+                    self.changes.push(CommittedChange::Revoked { user: user.clone(), revocations });
                 }
                 self.profiles.put(user, profile.clone());
                 self.answers.push(PendingAnswer::Profile(profile, reply));
@@ -135,7 +137,7 @@ impl Publisher<'_> {
         resident: &Arc<ResidentConversation>,
         initial: decide::InitialState,
         notice: Option<Range<usize>>,
-        reply: Reply<Opened>,
+        reply: Reply<OpenedConversation>,
     ) {
         let mut state = resident.state();
         state.create(initial.conversation, Arc::new(initial.members));
@@ -153,14 +155,14 @@ impl Publisher<'_> {
         let listed = state.members.iter().filter(|member| state.is_listed_for(&member.user));
         self.changes.extend(listed.map(|member| joined(resident.id, &member.user)));
         let view = state.view().expect("`create` above stored the conversation");
-        self.answers.push(PendingAnswer::Opened(Box::new(Opened { view, created: true }), reply));
+        self.answers.push(PendingAnswer::Opened(Box::new(OpenedConversation { view, created: true }), reply));
     }
 
     fn members(
         &mut self,
         resident: &Arc<ResidentConversation>,
         changes: Vec<(ChangeWithNotice, Range<usize>)>,
-        reply: Reply<ConversationView>,
+        reply: Reply<ConversationWithMembers>,
     ) {
         let mut state = resident.state();
         // Apply all changes first, so that all events share one list of members.
@@ -206,7 +208,8 @@ impl Publisher<'_> {
             self.generation.changed_for(&prefer.user, resident, &mut state);
         }
         drop(state);
-        self.changes.push(Change::PreferencesChanged { conversation: resident.id, user: prefer.user });
+        self.changes
+            .push(CommittedChange::PreferencesChanged { conversation: resident.id, user: prefer.user });
         self.answers.push(PendingAnswer::Done(reply));
     }
 
@@ -215,8 +218,8 @@ impl Publisher<'_> {
     }
 }
 
-fn joined(conversation: ConversationId, user: &UserId) -> Change {
-    Change::Joined { conversation, user: user.clone() }
+fn joined(conversation: ConversationId, user: &UserId) -> CommittedChange {
+    CommittedChange::Joined { conversation, user: user.clone() }
 }
 
 /// Returns the event that announces a changed read state. `None` if neither the member's own
@@ -227,7 +230,7 @@ fn moved(
     user: &UserId,
     before: &MemberState,
     origin: Option<Origin>,
-) -> Option<Change> {
+) -> Option<CommittedChange> {
     let (member, now) = state.member(user)?;
     if now.own() == before.own() && now.shown() == before.shown() {
         return None;
@@ -236,7 +239,7 @@ fn moved(
         NoticesAbove::Known(notices) => Some(now.unread(member.joined_seq, state.head(), notices)),
         NoticesAbove::UpTo(_) => None,
     };
-    Some(Change::ReadState(ReadStateMoved {
+    Some(CommittedChange::ReadState(ReadStateMoved {
         conversation,
         user: user.clone(),
         members: Arc::clone(&state.members),

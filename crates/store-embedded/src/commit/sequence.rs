@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use bluetick_core::decide;
 use bluetick_core::ports::{
-    AddMembers, Appended, NewConversation, Opened, RemoveMember, SetPreferences, UserUpdate,
+    AddMembers, Appended, NewConversation, OpenedConversation, RemoveMember, SetPreferences, UserUpdate,
 };
 use bluetick_core::{
-    Cause, ContentType, ConversationView, Message, Profile, ProfileUpdate, Refusal, Seq, Skeleton,
+    Cause, ContentType, ConversationWithMembers, Message, Profile, ProfileUpdate, Refusal, Seq, Skeleton,
     StoreError, User, UserId,
 };
 
@@ -164,11 +164,11 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         new: &NewConversation,
-        reply: Reply<Opened>,
+        reply: Reply<OpenedConversation>,
     ) {
         if let Some(view) = resident.state().view() {
             let opened = match view.members.contains(&new.created_by) {
-                true => Ok(Opened { view, created: false }),
+                true => Ok(OpenedConversation { view, created: false }),
                 false => Err(Refusal::NotAMember.into()),
             };
             return answer(reply, opened);
@@ -187,7 +187,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         add: &AddMembers,
-        reply: Reply<ConversationView>,
+        reply: Reply<ConversationWithMembers>,
     ) {
         let (decided, view) = {
             let state = resident.state();
@@ -205,7 +205,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         remove: &RemoveMember,
-        reply: Reply<ConversationView>,
+        reply: Reply<ConversationWithMembers>,
     ) {
         let decided = {
             let state = resident.state();
@@ -222,7 +222,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         changes: Vec<decide::ChangeWithNotice>,
-        reply: Reply<ConversationView>,
+        reply: Reply<ConversationWithMembers>,
     ) {
         let mut planned = Vec::with_capacity(changes.len());
         for (change, notice) in changes {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bluetick_core::inbox::{InboxKey, InboxSection};
 use bluetick_core::members::MembershipChange;
 use bluetick_core::{
-    Conversation, ConversationId, ConversationKind, ConversationView, Member, MemberState, Members, Seq,
-    Timestamp, UserId,
+    Conversation, ConversationId, ConversationKind, ConversationWithMembers, Member, MemberState, Members,
+    Seq, Timestamp, UserId,
 };
 use bytes::Bytes;
 
@@ -178,9 +178,9 @@ impl ConversationState {
         self.conversation.as_ref().map_or(Seq::ZERO, |conversation| conversation.head)
     }
 
-    pub fn view(&self) -> Option<ConversationView> {
+    pub fn view(&self) -> Option<ConversationWithMembers> {
         let conversation = self.conversation.clone()?;
-        Some(ConversationView { conversation, members: Arc::clone(&self.members) })
+        Some(ConversationWithMembers { conversation, members: Arc::clone(&self.members) })
     }
 
     /// Returns the conversation's row for the tables.

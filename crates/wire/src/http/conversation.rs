@@ -1,7 +1,7 @@
 //! Conversations and their members.
 
 use bluetick_core::{
-    ConversationKind, ConversationView, InboxEntry, Preferences, Role, Timestamp, Title, UserId,
+    ConversationKind, ConversationWithMembers, InboxEntry, Preferences, Role, Timestamp, Title, UserId,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -186,7 +186,7 @@ pub struct ConversationBody {
 }
 
 impl ConversationBody {
-    pub fn new(view: &ConversationView, reader: &UserId) -> ConversationBody {
+    pub fn new(view: &ConversationWithMembers, reader: &UserId) -> ConversationBody {
         let conversation = &view.conversation;
         let kind = conversation.kind();
         ConversationBody {
