@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures_util::stream::StreamExt;
 use object_store::PutMode;
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, ObjectBackend};
 use crate::fetch::{Remote, was_not_new};
 use crate::{ArchiveSettings, ObjectArchiveError};
 
@@ -166,7 +166,7 @@ fn put_file(root: &FilePath, name: &str, bytes: &[u8]) -> io::Result<u64> {
 }
 
 /// Opens a directory as an object store.
-fn open_directory(root: &FilePath, make: bool) -> Result<Engine, ObjectArchiveError> {
+fn open_directory(root: &FilePath, make: bool) -> Result<ObjectBackend, ObjectArchiveError> {
     let wrong = |why: &str| ObjectArchiveError::Settings(format!("{} cannot be used: {why}", root.display()));
     if !make && !root.is_dir() {
         return Err(wrong("there is no such directory"));
@@ -175,7 +175,11 @@ fn open_directory(root: &FilePath, make: bool) -> Result<Engine, ObjectArchiveEr
 }
 
 /// Opens a bucket with the connection settings of the archive.
-fn open_bucket(bucket: &str, prefix: &str, settings: &ArchiveSettings) -> Result<Engine, ObjectArchiveError> {
+fn open_bucket(
+    bucket: &str,
+    prefix: &str,
+    settings: &ArchiveSettings,
+) -> Result<ObjectBackend, ObjectArchiveError> {
     let settings = ArchiveSettings {
         engine: crate::ArchiveEngine::S3,
         bucket: bucket.to_owned(),

@@ -11,20 +11,20 @@ use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use crate::segment::Block;
 use crate::{BlockRef, ObjectArchiveError, SegmentName};
 
-type Key = (SegmentName, BlockRef);
-type Answer = Result<Arc<Block>, ObjectArchiveError>;
+type BlockKey = (SegmentName, BlockRef);
+type BlockResult = Result<Arc<Block>, ObjectArchiveError>;
 /// A fetch in progress.
-type Flight = BoxFuture<'static, Answer>;
+type Flight = BoxFuture<'static, BlockResult>;
 
 /// Weighs a block by its memory, including its cache entry.
 #[derive(Clone)]
 struct Bytes;
 
 /// Estimated overhead of a cache entry, in bytes. If it is too small, the cache exceeds its bound.
-const ENTRY_BYTES: usize = 2 * size_of::<Key>();
+const ENTRY_BYTES: usize = 2 * size_of::<BlockKey>();
 
-impl Weighter<Key, Arc<Block>> for Bytes {
-    fn weight(&self, _key: &Key, block: &Arc<Block>) -> u64 {
+impl Weighter<BlockKey, Arc<Block>> for Bytes {
+    fn weight(&self, _key: &BlockKey, block: &Arc<Block>) -> u64 {
         (block.weight() + ENTRY_BYTES) as u64
     }
 }
@@ -43,7 +43,7 @@ pub(crate) struct BlockCache {
 
 /// The state that fetches in progress share with the cache.
 struct CacheState {
-    cache: Cache<Key, Arc<Block>, Bytes>,
+    cache: Cache<BlockKey, Arc<Block>, Bytes>,
     /// Fetches in progress. The references are weak, so that a fetch without readers is dropped.
     flights: Mutex<Flights>,
 }
@@ -51,7 +51,7 @@ struct CacheState {
 /// Fetches in progress by block. The number tells a fetch from a later one of the same block.
 #[derive(Default)]
 struct Flights {
-    under_way: HashMap<Key, (u64, WeakShared<Flight>)>,
+    under_way: HashMap<BlockKey, (u64, WeakShared<Flight>)>,
     next: u64,
 }
 
@@ -78,8 +78,8 @@ impl BlockCache {
         &self,
         name: SegmentName,
         block: BlockRef,
-        fetch: impl Future<Output = Answer> + Send + 'static,
-    ) -> (Answer, bool) {
+        fetch: impl Future<Output = BlockResult> + Send + 'static,
+    ) -> (BlockResult, bool) {
         let key = (name, block);
         if let Some(block) = self.shared.cache.get(&key) {
             return (Ok(block), true);
@@ -119,7 +119,11 @@ impl CacheState {
     }
 
     /// Joins or starts the fetch of a block, under the lock.
-    fn board(self: &Arc<Self>, key: Key, fetch: impl Future<Output = Answer> + Send + 'static) -> Boarded {
+    fn board(
+        self: &Arc<Self>,
+        key: BlockKey,
+        fetch: impl Future<Output = BlockResult> + Send + 'static,
+    ) -> Boarded {
         let mut flights = self.flights();
         // The fetch may have finished since the caller checked the cache.
         if let Some(block) = self.cache.get(&key) {
@@ -147,13 +151,13 @@ impl CacheState {
 /// The entry of a fetch in progress. Dropping it removes the entry, also if all readers have gone.
 struct FlightEntry {
     state: Arc<CacheState>,
-    key: Key,
+    key: BlockKey,
     number: u64,
 }
 
 impl FlightEntry {
     /// Caches the result, unless the segment was evicted during the fetch.
-    fn land(&self, answer: &Answer) {
+    fn land(&self, answer: &BlockResult) {
         let mut flights = self.state.flights();
         if self.is_listed(&flights) {
             flights.under_way.remove(&self.key);

@@ -11,7 +11,7 @@ use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 use crate::{ArchiveEngine, ArchiveSettings, ObjectArchiveError};
 
 /// An object store with its location.
-pub(crate) struct Engine {
+pub(crate) struct ObjectBackend {
     pub objects: Arc<dyn ObjectStore>,
     /// Description of the location, without secrets.
     pub place: String,
@@ -31,7 +31,7 @@ pub(crate) fn open(
     settings: &ArchiveSettings,
     data_dir: &Path,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Option<Engine>, ObjectArchiveError> {
+) -> Result<Option<ObjectBackend>, ObjectArchiveError> {
     if let Some(problem) = settings.problem() {
         return Err(ObjectArchiveError::Settings(problem));
     }
@@ -45,20 +45,20 @@ pub(crate) fn open(
     }
 }
 
-fn directory(root: &Path) -> Result<Engine, ObjectArchiveError> {
+fn directory(root: &Path) -> Result<ObjectBackend, ObjectArchiveError> {
     open_directory(root).map_err(|why| {
         ObjectArchiveError::Settings(format!("archive.directory {} cannot be used: {why}", root.display()))
     })
 }
 
 /// Opens a directory and creates it if needed. The error is the reason why it cannot be used.
-pub(crate) fn open_directory(root: &Path) -> Result<Engine, String> {
+pub(crate) fn open_directory(root: &Path) -> Result<ObjectBackend, String> {
     make_directory(root).map_err(|error| error.to_string())?;
     let root = root.canonicalize().map_err(|error| error.to_string())?;
     let objects = LocalFileSystem::new_with_prefix(&root).map_err(|error| crate::error::in_words(&error))?;
     // `with_automatic_cleanup` removes the directory of a conversation with its last object.
     let objects = objects.with_fsync(true).with_automatic_cleanup(true);
-    Ok(Engine {
+    Ok(ObjectBackend {
         objects: Arc::new(objects),
         place: format!("directory {}", root.display()),
         prefix: String::new(),
@@ -115,7 +115,7 @@ const FROM_ENVIRONMENT: [(&str, AmazonS3ConfigKey); 12] = [
 fn s3(
     settings: &ArchiveSettings,
     variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Engine, ObjectArchiveError> {
+) -> Result<ObjectBackend, ObjectArchiveError> {
     // All parts of the binary use ring, so an earlier installation is the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let timeout = settings.timeout();
@@ -166,7 +166,7 @@ fn s3(
         .as_deref()
         .map_or_else(|| format!("in {}", settings.region), |at| format!("at {at}"));
     let below = if settings.prefix.is_empty() { String::new() } else { format!("/{}", settings.prefix) };
-    Ok(Engine {
+    Ok(ObjectBackend {
         objects: Arc::new(objects),
         place: format!("s3 {}{below} {at}", settings.bucket),
         prefix: settings.prefix.clone(),

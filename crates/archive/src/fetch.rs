@@ -9,25 +9,25 @@ use bytes::Bytes;
 use object_store::path::Path;
 use object_store::{Error as ObjectError, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
-use crate::engine::Engine;
+use crate::engine::ObjectBackend;
 use crate::error::{in_words, is_of_the_object, is_transport, status_of};
 use crate::{BlockRef, ObjectArchiveError};
 
 /// An object store with a timeout per request.
 pub(crate) struct Remote {
-    engine: Engine,
+    engine: ObjectBackend,
     timeout: Duration,
 }
 
 /// The result of the object store, before classification.
-type Answer<T> = Result<T, ObjectError>;
+type ObjectResult<T> = Result<T, ObjectError>;
 
 impl Remote {
-    pub(crate) fn new(engine: Engine, timeout: Duration) -> Remote {
+    pub(crate) fn new(engine: ObjectBackend, timeout: Duration) -> Remote {
         Remote { engine, timeout }
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &ObjectBackend {
         &self.engine
     }
 
@@ -77,7 +77,7 @@ impl Remote {
         Ok(bytes)
     }
 
-    async fn read(&self, path: &Path, range: Range<u64>) -> Answer<Bytes> {
+    async fn read(&self, path: &Path, range: Range<u64>) -> ObjectResult<Bytes> {
         let error = match self.objects().get_range(path, range.clone()).await {
             Ok(bytes) => return Ok(bytes),
             Err(error) => error,
@@ -103,7 +103,7 @@ impl Remote {
         path: &Path,
         bytes: &Bytes,
         mode: PutMode,
-    ) -> Result<Answer<()>, ObjectArchiveError> {
+    ) -> Result<ObjectResult<()>, ObjectArchiveError> {
         let put = self.objects().put_opts(path, bytes.clone().into(), PutOptions::from(mode));
         self.ask(async { put.await.map(drop) }).await
     }
@@ -146,7 +146,7 @@ impl Remote {
 
     /// Builds an `Unavailable` error that names the location.
     pub(crate) fn unavailable(&self, why: &str) -> ObjectArchiveError {
-        let Engine { place, hint, .. } = &self.engine;
+        let ObjectBackend { place, hint, .. } = &self.engine;
         ObjectArchiveError::Unavailable(format!("{place}: {why}{hint}"))
     }
 }

@@ -17,24 +17,24 @@ use crate::fetch::{Remote, was_not_new};
 use crate::name::StoreText;
 use crate::staging::settle_put;
 
-type Store = [u8; 8];
+type StoreNumber = [u8; 8];
 
 /// The stores whose markers this process has seen.
 #[derive(Default)]
 pub(crate) struct Markers {
-    seen: Mutex<HashSet<Store>>,
+    seen: Mutex<HashSet<StoreNumber>>,
 }
 
 /// Name of the marker, next to the conversations of its store.
 pub(crate) const FILE: &str = "ARCHIVE.txt";
 
 /// Returns the key of the marker, below the prefix.
-pub(crate) fn key(store: Store) -> String {
+pub(crate) fn key(store: StoreNumber) -> String {
     format!("{}/{FILE}", StoreText(store))
 }
 
 /// Returns the text of the marker.
-fn text(store: Store) -> String {
+fn text(store: StoreNumber) -> String {
     format!(
         "Bluetick keeps the old messages of a chat server here: those of the store {}.\n\
          The server takes this for its archive only while this object is here. Do not delete it, and if you move the \
@@ -49,7 +49,7 @@ impl Markers {
     pub(crate) async fn must_be_there(
         &self,
         remote: &Remote,
-        store: Store,
+        store: StoreNumber,
     ) -> Result<(), ObjectArchiveError> {
         let key = key(store);
         match remote.whole(&remote.path(&key), &key).await {
@@ -68,7 +68,7 @@ impl Markers {
 
     /// Creates the marker if needed. Call it before a segment is put. Fails if a known marker is
     /// gone from a directory.
-    pub(crate) async fn make(&self, remote: &Remote, store: Store) -> Result<(), ObjectArchiveError> {
+    pub(crate) async fn make(&self, remote: &Remote, store: StoreNumber) -> Result<(), ObjectArchiveError> {
         if self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&store) {
             // A bucket cannot change while the process runs. A directory can be unmounted, and
             // checking it is cheap.
@@ -91,7 +91,7 @@ impl Markers {
     async fn settle(
         &self,
         remote: &Remote,
-        store: Store,
+        store: StoreNumber,
         path: &Path,
         bytes: &Bytes,
     ) -> Result<(), ObjectArchiveError> {
@@ -114,7 +114,7 @@ impl Markers {
     pub(crate) async fn judge<T>(
         &self,
         remote: &Remote,
-        store: Store,
+        store: StoreNumber,
         found: Result<T, ObjectArchiveError>,
     ) -> Result<T, ObjectArchiveError> {
         if matches!(found, Err(ObjectArchiveError::Missing { .. })) {

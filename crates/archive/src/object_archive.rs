@@ -12,7 +12,7 @@ use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode};
 
 use crate::block_cache::BlockCache;
-use crate::engine::{self, Engine};
+use crate::engine::{self, ObjectBackend};
 use crate::fetch::{Remote, was_not_new};
 use crate::marker::{self, Markers};
 use crate::name::StoreText;
@@ -33,7 +33,7 @@ struct Inner {
     remote: Remote,
     blocks: BlockCache,
     markers: Markers,
-    counts: Counts,
+    counts: ReadCounters,
     silence: Silence,
 }
 
@@ -67,7 +67,7 @@ pub struct ObjectArchiveCounters {
 }
 
 #[derive(Default)]
-struct Counts {
+struct ReadCounters {
     block_reads: AtomicU64,
     from_memory: AtomicU64,
     fetches: AtomicU64,
@@ -108,13 +108,13 @@ impl ObjectArchive {
     /// after errors.
     pub fn over(objects: Arc<dyn ObjectStore>, prefix: &str, cache_bytes: u64) -> ObjectArchive {
         let place = format!("object store {objects}");
-        let engine = Engine { objects, place, prefix: prefix.to_owned(), directory: None, hint: "" };
+        let engine = ObjectBackend { objects, place, prefix: prefix.to_owned(), directory: None, hint: "" };
         ObjectArchive::with(engine, DEFAULT_TIMEOUT, cache_bytes, Duration::ZERO)
     }
 
-    fn with(engine: Engine, timeout: Duration, cache_bytes: u64, pause: Duration) -> ObjectArchive {
+    fn with(engine: ObjectBackend, timeout: Duration, cache_bytes: u64, pause: Duration) -> ObjectArchive {
         let (remote, blocks) = (Remote::new(engine, timeout), BlockCache::new(cache_bytes));
-        let (markers, counts, silence) = (Markers::default(), Counts::default(), Silence::new(pause));
+        let (markers, counts, silence) = (Markers::default(), ReadCounters::default(), Silence::new(pause));
         ObjectArchive(Arc::new(Inner { remote, blocks, markers, counts, silence }))
     }
 

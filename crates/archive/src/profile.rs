@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// Credentials of one profile. Not `Debug`, because it holds a secret.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(crate) struct Profile {
+pub(crate) struct AwsProfile {
     pub access_key_id: String,
     pub secret_access_key: String,
     pub session_token: Option<String>,
@@ -12,7 +12,7 @@ pub(crate) struct Profile {
 
 /// Reads the profile that `AWS_PROFILE` names, or `default`. Returns `None` if the file or profile
 /// does not exist, or it lacks a key.
-pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Profile> {
+pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<AwsProfile> {
     let file = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from);
     let file = file.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".aws/credentials")))?;
     let text = std::fs::read_to_string(file).ok()?;
@@ -20,8 +20,8 @@ pub(crate) fn read(variable: &dyn Fn(&str) -> Option<String>) -> Option<Profile>
 }
 
 /// Parses the file and returns the profile `wanted`; `None` if it lacks a key.
-fn parse(text: &str, wanted: &str) -> Option<Profile> {
-    let mut profile = Profile::default();
+fn parse(text: &str, wanted: &str) -> Option<AwsProfile> {
+    let mut profile = AwsProfile::default();
     let mut is_wanted = false;
     for line in text.lines().map(str::trim) {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {

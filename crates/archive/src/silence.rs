@@ -13,11 +13,11 @@ const NO_ANSWER: Duration = Duration::from_secs(2);
 /// The circuit breaker.
 pub(crate) struct Silence {
     pause: Duration,
-    state: Mutex<State>,
+    state: Mutex<SilenceState>,
 }
 
 #[derive(Default)]
-struct State {
+struct SilenceState {
     /// End of the pause. Then one request probes the object store.
     until: Option<Instant>,
     /// The outage has been logged.
@@ -56,7 +56,7 @@ impl Silence {
         answer
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SilenceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

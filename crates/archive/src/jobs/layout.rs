@@ -2,18 +2,18 @@
 
 use bluetick_core::ports::ArchiveError;
 
-use crate::segment::{self, Sealed};
+use crate::segment::{self, EncodedSegment};
 use crate::{BLOCK_MESSAGES, BLOCK_RAW_BYTES, SegmentName, SegmentRef};
 
 /// A sealed segment, and the location of each group of records in it.
-pub struct Layout {
-    pub sealed: Sealed,
+pub struct SegmentLayout {
+    pub sealed: EncodedSegment,
     pub refs: Vec<SegmentRef>,
 }
 
 /// Packs groups of records into blocks. The records of a group stay together in one block, so one
 /// [`SegmentRef`] locates the whole group. Panics if a group is empty.
-pub fn lay_out<R: AsRef<[u8]>>(name: &SegmentName, groups: &[Vec<R>]) -> Layout {
+pub fn lay_out<R: AsRef<[u8]>>(name: &SegmentName, groups: &[Vec<R>]) -> SegmentLayout {
     let mut blocks: Vec<Vec<&[u8]>> = Vec::new();
     let mut within = Vec::with_capacity(groups.len());
     let mut bytes = 0;
@@ -40,12 +40,15 @@ pub fn lay_out<R: AsRef<[u8]>>(name: &SegmentName, groups: &[Vec<R>]) -> Layout 
         index,
     };
     let refs = within.into_iter().map(refer).collect();
-    Layout { sealed, refs }
+    SegmentLayout { sealed, refs }
 }
 
 /// As [`lay_out`], on a blocking thread, because compression takes long. Errors with `Stopped` if
 /// the runtime shuts down.
-pub async fn lay_out_blocking(name: SegmentName, groups: Vec<Vec<Vec<u8>>>) -> Result<Layout, ArchiveError> {
+pub async fn lay_out_blocking(
+    name: SegmentName,
+    groups: Vec<Vec<Vec<u8>>>,
+) -> Result<SegmentLayout, ArchiveError> {
     let laid = tokio::task::spawn_blocking(move || lay_out(&name, &groups)).await;
     laid.map_err(|_| ArchiveError::Stopped)
 }

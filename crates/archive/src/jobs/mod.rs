@@ -30,8 +30,8 @@ use bluetick_core::ports::ArchiveError;
 use bytes::Bytes;
 pub use erase::erase;
 pub use port::{
-    ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, Plan, PutBack,
-    Reason, Salvaged, Search, SegmentRows, Visit,
+    ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, PutBack,
+    Reason, Salvaged, Search, SegmentPlan, SegmentRows, Visit,
 };
 pub use restore::restore;
 use retention::expire;
@@ -39,7 +39,7 @@ pub use run::run;
 use sweep::sweep;
 pub use verify::verify;
 
-use crate::segment::{self, Opened};
+use crate::segment::{self, DecodedSegment};
 use crate::{ObjectArchive, SegmentName, is_damage};
 
 /// Returns the object archive. Errors with `Off` if the settings name none.
@@ -58,7 +58,7 @@ pub async fn must_be_in_place<R: ArchiveRows>(rows: &mut R) -> Result<(), Archiv
 }
 
 /// Decodes a whole object on a blocking thread. The inner error describes the damage.
-async fn open(name: SegmentName, object: Bytes) -> Result<Result<Arc<Opened>, String>, ArchiveError> {
+async fn open(name: SegmentName, object: Bytes) -> Result<Result<Arc<DecodedSegment>, String>, ArchiveError> {
     let opened = tokio::task::spawn_blocking(move || match segment::open(&object) {
         Ok(opened) if opened.name == name => Ok(Arc::new(opened)),
         Ok(opened) => Err(format!("the object contains segment {}", opened.name)),
@@ -68,7 +68,7 @@ async fn open(name: SegmentName, object: Bytes) -> Result<Result<Arc<Opened>, St
 }
 
 /// Returns the size of a readable object.
-fn size_of(object: &Bytes, opened: &Opened) -> ObjectSize {
+fn size_of(object: &Bytes, opened: &DecodedSegment) -> ObjectSize {
     let raw_bytes = opened.blocks.iter().map(|(block, _)| u64::from(block.raw_length)).sum();
     ObjectSize { bytes: object.len() as u64, raw_bytes }
 }

@@ -8,10 +8,10 @@ use bluetick_core::ports::{ArchiveError, ColdCount, Progress};
 use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
 use bytes::Bytes;
 
-use super::layout::Layout;
+use super::layout::SegmentLayout;
 use super::selection::Rules;
 use super::state::ArchiverState;
-use crate::segment::Opened;
+use crate::segment::DecodedSegment;
 use crate::{ArchiveSettings, ObjectArchive, SegmentName};
 
 /// A point between two steps of a job. Tests stop a job there.
@@ -71,7 +71,7 @@ pub struct ObjectSize {
 }
 
 /// The messages of the next segment.
-pub struct Plan<T> {
+pub struct SegmentPlan<T> {
     pub first: Seq,
     pub last: Seq,
     /// The encoded records of consecutive messages. The records of one group share a reference.
@@ -135,7 +135,7 @@ pub enum ErasureEffect<S> {
 
 /// The records of a segment that is rewritten.
 pub struct Salvaged<T> {
-    /// As in [`Plan::records`], without the erased content.
+    /// As in [`SegmentPlan::records`], without the erased content.
     pub records: Vec<Vec<Vec<u8>>>,
     /// The number of messages whose content cannot be read any more.
     pub lost: u64,
@@ -240,7 +240,7 @@ pub trait ArchiveRows: Send {
     async fn compare(
         &mut self,
         segment: &SegmentRows<Self::Segment>,
-        opened: &Arc<Opened>,
+        opened: &Arc<DecodedSegment>,
         size: ObjectSize,
     ) -> Result<Option<String>, ArchiveError>;
 
@@ -260,7 +260,7 @@ pub trait ArchiveRows: Send {
     async fn put_back(
         &mut self,
         segment: &SegmentRows<Self::Segment>,
-        opened: &Arc<Opened>,
+        opened: &Arc<DecodedSegment>,
         size: ObjectSize,
     ) -> Result<PutBack, ArchiveError>;
 
@@ -339,7 +339,7 @@ pub trait ArchiveRows: Send {
         conversation: &Self::Conversation,
         after: Seq,
         rules: &Rules,
-    ) -> Result<Option<Plan<Self::Run>>, ArchiveError>;
+    ) -> Result<Option<SegmentPlan<Self::Run>>, ArchiveError>;
 
     /// Returns a revision for objects that this job puts. No object that an earlier job put, for
     /// the same range but with other content, has this revision. Objects of one range that one job
@@ -352,7 +352,7 @@ pub trait ArchiveRows: Send {
         &mut self,
         rows: Self::Run,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
     ) -> Result<Flip, ArchiveError>;
 
     fn is_time_to_sweep(&self) -> bool;
@@ -446,7 +446,7 @@ pub trait ArchiveRows: Send {
         &mut self,
         rows: Self::Salvage,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
         old_bytes: u64,
     ) -> Result<Self::Segment, ArchiveError>;
 

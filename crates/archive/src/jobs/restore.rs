@@ -27,7 +27,7 @@ pub async fn restore<R: ArchiveRows>(
         Some(_) => 0,
         None => rows.segment_count().await?,
     };
-    let mut restore = Restore { total, ..Restore::new(&archive, progress) };
+    let mut restore = RunningRestore { total, ..RunningRestore::new(&archive, progress) };
     let mut walk = Walk::new(only, Visit::Archived);
     while let Some(conversations) = walk.next(rows).await? {
         for conversation in conversations {
@@ -38,7 +38,7 @@ pub async fn restore<R: ArchiveRows>(
             }
         }
     }
-    let Restore { mut report, damaged, first_damage, .. } = restore;
+    let RunningRestore { mut report, damaged, first_damage, .. } = restore;
     report.took = started.elapsed();
     match first_damage {
         None => Ok(report),
@@ -47,7 +47,7 @@ pub async fn restore<R: ArchiveRows>(
 }
 
 /// The state of a running restore.
-struct Restore<'a> {
+struct RunningRestore<'a> {
     archive: &'a ObjectArchive,
     progress: &'a dyn Progress,
     report: RestoreReport,
@@ -57,10 +57,10 @@ struct Restore<'a> {
     first_damage: Option<ArchiveError>,
 }
 
-impl<'a> Restore<'a> {
-    fn new(archive: &'a ObjectArchive, progress: &'a dyn Progress) -> Restore<'a> {
+impl<'a> RunningRestore<'a> {
+    fn new(archive: &'a ObjectArchive, progress: &'a dyn Progress) -> RunningRestore<'a> {
         let report = RestoreReport::default();
-        Restore { archive, progress, report, total: 0, done: 0, damaged: 0, first_damage: None }
+        RunningRestore { archive, progress, report, total: 0, done: 0, damaged: 0, first_damage: None }
     }
 
     async fn conversation<R: ArchiveRows>(

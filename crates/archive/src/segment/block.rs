@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::{BlockRef, Damage, Reader, length_u32};
+use super::{BlockRef, Damage, SliceReader, length_u32};
 
 /// zstd level. A change gives other bytes for the same segment, so an interrupted put is then
 /// replaced instead of reused.
@@ -49,19 +49,19 @@ impl Block {
 }
 
 /// Compresses blocks and reuses its buffers.
-pub(super) struct Packer {
+pub(super) struct BlockPacker {
     zstd: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
 }
 
-impl Default for Packer {
-    fn default() -> Packer {
+impl Default for BlockPacker {
+    fn default() -> BlockPacker {
         let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL).expect("a compressor needs memory only");
-        Packer { zstd, raw: Vec::new() }
+        BlockPacker { zstd, raw: Vec::new() }
     }
 }
 
-impl Packer {
+impl BlockPacker {
     /// Appends one block to `out`. Panics if it is empty or larger than `MAX_RAW_BYTES`.
     pub(super) fn pack(&mut self, records: &[&[u8]], out: &mut Vec<u8>) -> BlockRef {
         assert!(!records.is_empty(), "a block has at least one record");
@@ -118,7 +118,7 @@ pub fn decode_block(bytes: &[u8], block: &BlockRef) -> Result<Block, Damage> {
         return Err(Damage::Malformed("the length of a block"));
     }
     let mut records = Vec::new();
-    let mut reader = Reader(&raw);
+    let mut reader = SliceReader(&raw);
     while !reader.0.is_empty() {
         let length = usize::try_from(reader.varint()?).map_err(|_| Damage::Short)?;
         let record = reader.take(length)?;

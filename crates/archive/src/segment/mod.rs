@@ -67,7 +67,7 @@ pub enum Damage {
 
 /// An encoded segment.
 #[derive(Clone, Debug)]
-pub struct Sealed {
+pub struct EncodedSegment {
     pub bytes: Bytes,
     pub blocks: Vec<BlockRef>,
     /// Total size of all blocks before compression.
@@ -77,12 +77,12 @@ pub struct Sealed {
 /// Encodes the records of `name.first` to `name.last`, in order and grouped in blocks. The output
 /// is deterministic for one version of zstd. Panics if the number of records does not match the
 /// name.
-pub fn seal(name: &SegmentName, blocks: &[Vec<&[u8]>]) -> Sealed {
+pub fn seal(name: &SegmentName, blocks: &[Vec<&[u8]>]) -> EncodedSegment {
     let count: usize = blocks.iter().map(Vec::len).sum();
     assert_eq!(count as u64, name.count(), "the name states the number of records");
     let mut out = Vec::new();
     put_header(&mut out, name);
-    let mut packer = block::Packer::default();
+    let mut packer = block::BlockPacker::default();
     let sealed: Vec<BlockRef> = blocks.iter().map(|records| packer.pack(records, &mut out)).collect();
     let index = out.len();
     for (block, records) in sealed.iter().zip(blocks) {
@@ -100,7 +100,7 @@ pub fn seal(name: &SegmentName, blocks: &[Vec<&[u8]>]) -> Sealed {
     let footer_checksum = crc32fast::hash(&out[footer..]);
     out.extend_from_slice(&footer_checksum.to_le_bytes());
     let raw_bytes = sealed.iter().map(|block| u64::from(block.raw_length)).sum();
-    Sealed { bytes: out.into(), blocks: sealed, raw_bytes }
+    EncodedSegment { bytes: out.into(), blocks: sealed, raw_bytes }
 }
 
 /// Panics from 4 GiB on.
@@ -122,13 +122,13 @@ fn put_header(out: &mut Vec<u8>, name: &SegmentName) {
 
 /// A decoded segment whose checksums have been verified.
 #[derive(Debug)]
-pub struct Opened {
+pub struct DecodedSegment {
     /// The name in the header. Compare it with the name of the object.
     pub name: SegmentName,
     pub blocks: Vec<(BlockRef, Block)>,
 }
 
-impl Opened {
+impl DecodedSegment {
     /// Iterates over all records in order.
     pub fn records(&self) -> impl Iterator<Item = &[u8]> {
         self.blocks.iter().flat_map(|(_, block)| block.records())
@@ -136,7 +136,7 @@ impl Opened {
 }
 
 /// Decodes a whole segment. Verifies header, index and every block.
-pub fn open(bytes: &[u8]) -> Result<Opened, Damage> {
+pub fn open(bytes: &[u8]) -> Result<DecodedSegment, Damage> {
     let name = read_header(bytes)?;
     let mut blocks = Vec::new();
     let mut records = 0u64;
@@ -154,11 +154,11 @@ pub fn open(bytes: &[u8]) -> Result<Opened, Damage> {
     if records != name.count() {
         return Err(Damage::Malformed("the count of a segment"));
     }
-    Ok(Opened { name, blocks })
+    Ok(DecodedSegment { name, blocks })
 }
 
 fn read_header(bytes: &[u8]) -> Result<SegmentName, Damage> {
-    let mut reader = Reader(bytes);
+    let mut reader = SliceReader(bytes);
     if reader.array().ok() != Some(MAGIC) {
         return Err(Damage::NotASegment);
     }
@@ -185,7 +185,7 @@ fn read_header(bytes: &[u8]) -> Result<SegmentName, Damage> {
 /// bytes between header and index without a gap.
 fn read_index(bytes: &[u8]) -> Result<Vec<(u32, BlockRef)>, Damage> {
     let (before, footer) = bytes.split_last_chunk::<FOOTER_BYTES>().ok_or(Damage::Short)?;
-    let mut reader = Reader(footer);
+    let mut reader = SliceReader(footer);
     let (index, count, index_checksum) = (reader.u64()?, reader.u32()?, reader.u32()?);
     if crc32fast::hash(&footer[..FOOTER_BYTES - CHECKSUM_BYTES]) != reader.u32()? {
         return Err(Damage::Checksum("the footer"));
@@ -198,7 +198,7 @@ fn read_index(bytes: &[u8]) -> Result<Vec<(u32, BlockRef)>, Damage> {
     if crc32fast::hash(entries) != index_checksum {
         return Err(Damage::Checksum("the index"));
     }
-    let mut reader = Reader(entries);
+    let mut reader = SliceReader(entries);
     let mut blocks = Vec::with_capacity(entries.len() / INDEX_ENTRY_BYTES);
     let mut end = HEADER_BYTES as u64;
     while !reader.0.is_empty() {
@@ -219,9 +219,9 @@ fn read_index(bytes: &[u8]) -> Result<Vec<(u32, BlockRef)>, Damage> {
 }
 
 /// A cursor that reads from the front of a slice.
-struct Reader<'a>(&'a [u8]);
+struct SliceReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> SliceReader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], Damage> {
         let (front, rest) = self.0.split_at_checked(count).ok_or(Damage::Short)?;
         self.0 = rest;

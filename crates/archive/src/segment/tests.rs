@@ -14,14 +14,14 @@ fn name(count: u64) -> SegmentName {
     }
 }
 
-fn seal_all(blocks: &[Vec<Vec<u8>>]) -> (SegmentName, Sealed) {
+fn seal_all(blocks: &[Vec<Vec<u8>>]) -> (SegmentName, EncodedSegment) {
     let borrowed: Vec<Vec<&[u8]>> =
         blocks.iter().map(|records| records.iter().map(Vec::as_slice).collect()).collect();
     let name = name(borrowed.iter().map(Vec::len).sum::<usize>() as u64);
     (name, seal(&name, &borrowed))
 }
 
-fn small() -> Sealed {
+fn small() -> EncodedSegment {
     seal_all(&[vec![b"one".to_vec(), Vec::new()], vec![b"three".to_vec()]]).1
 }
 
@@ -94,7 +94,7 @@ fn bytes_between_the_blocks_and_the_index_are_refused() {
 
 #[test]
 fn block_with_a_flipped_bit_or_truncation_is_refused() {
-    let Sealed { bytes, blocks, .. } = small();
+    let EncodedSegment { bytes, blocks, .. } = small();
     let block = blocks[0];
     let start = usize::try_from(block.offset).unwrap();
     let stored = &bytes[start..start + block.length as usize];
@@ -111,7 +111,7 @@ fn block_with_a_flipped_bit_or_truncation_is_refused() {
 
 #[test]
 fn wrong_block_length_is_refused_before_allocation() {
-    let Sealed { bytes, blocks, .. } = small();
+    let EncodedSegment { bytes, blocks, .. } = small();
     let start = usize::try_from(blocks[0].offset).unwrap();
     let stored = &bytes[start..start + blocks[0].length as usize];
     for raw_length in [0, 1, blocks[0].raw_length + 1, u32::MAX] {

@@ -9,7 +9,7 @@ use bluetick_archive::object_store::local::LocalFileSystem;
 use bluetick_archive::object_store::memory::InMemory;
 use bluetick_archive::object_store::path::Path;
 use bluetick_archive::object_store::{ObjectStore, ObjectStoreExt};
-use bluetick_archive::segment::{self, Sealed};
+use bluetick_archive::segment::{self, EncodedSegment};
 use bluetick_archive::{ArchiveEngine, ArchiveSettings, ObjectArchive, SegmentName};
 use bluetick_core::{ConversationId, Seq};
 use bluetick_testkit::s3::{S3Kind, S3Server};
@@ -114,7 +114,7 @@ pub fn archive_at(server: &S3Server, settings: &ArchiveSettings) -> ObjectArchiv
 }
 
 /// Builds the segment of one group: three blocks of ten messages. `number` selects the group.
-pub fn segment_of(group: u8) -> (SegmentName, Sealed, Vec<Vec<u8>>) {
+pub fn segment_of(group: u8) -> (SegmentName, EncodedSegment, Vec<Vec<u8>>) {
     let name = SegmentName {
         store: STORE,
         conversation: ConversationId::group([group; 15]),

@@ -1,9 +1,9 @@
 //! Plans a segment from consecutive rows, and makes the rows refer to it one by one.
 
 use bluetick_archive::SegmentName;
-use bluetick_archive::jobs::layout::Layout;
+use bluetick_archive::jobs::layout::SegmentLayout;
 use bluetick_archive::jobs::selection::{Age, Rules, Selection, millis};
-use bluetick_archive::jobs::{Flip, Plan};
+use bluetick_archive::jobs::{Flip, SegmentPlan};
 use bluetick_core::inbox::preview_of;
 use bluetick_core::ports::{ArchiveError, ColdCount};
 use bluetick_core::{ContentType, ConversationId, Message, Seq, Timestamp};
@@ -53,14 +53,14 @@ impl Job<'_> {
         row: &RoomRow,
         after: Seq,
         rules: &Rules,
-    ) -> Result<Option<Plan<Vec<Stored>>>, ArchiveError> {
+    ) -> Result<Option<SegmentPlan<Vec<Stored>>>, ArchiveError> {
         let (id, next) = (row.facts.id, row.way.moved_through.max(after).next());
         loop {
             match self.outlook(id, next, *rules).await? {
                 Outlook::Segment(run) => {
                     let (first, last) = (run[0].seq(), run[run.len() - 1].seq());
                     let records = run.iter().map(|stored| vec![Record::of(&stored.cell).encode()]).collect();
-                    return Ok(Some(Plan { first, last, records, rows: run }));
+                    return Ok(Some(SegmentPlan { first, last, records, rows: run }));
                 }
                 Outlook::Gap(first, last) => drop(self.engine.dense(id, first, last).await?),
                 Outlook::Nothing(look_at, through) => {
@@ -151,7 +151,7 @@ impl Job<'_> {
         &mut self,
         run: &[Stored],
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
     ) -> Result<Flip, ArchiveError> {
         let id = name.conversation;
         let head = self.engine.head(id).await?;

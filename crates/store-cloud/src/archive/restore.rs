@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bluetick_archive::segment::Opened;
+use bluetick_archive::segment::DecodedSegment;
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq};
 
@@ -37,7 +37,7 @@ impl Job<'_> {
 
 /// Returns the rows with the content of their records. Errors with a description of the first row
 /// that differs from its record.
-pub(super) fn with_content(rows: &[Stored], opened: &Opened) -> Result<Vec<Stored>, String> {
+pub(super) fn with_content(rows: &[Stored], opened: &DecodedSegment) -> Result<Vec<Stored>, String> {
     let back = rows.iter().map(|Stored { version, cell }| {
         let record = record_of(cell, opened)?;
         if record.is_lost() {

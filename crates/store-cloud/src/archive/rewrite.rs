@@ -1,7 +1,7 @@
 //! Rewrites an object after an erasure. The new object holds only the content of messages whose rows
 //! refer to it.
 
-use bluetick_archive::jobs::layout::Layout;
+use bluetick_archive::jobs::layout::SegmentLayout;
 use bluetick_archive::jobs::{ErasureEffect, Salvaged};
 use bluetick_archive::{BlockRef, SegmentName, segment};
 use bluetick_core::ContentType;
@@ -74,7 +74,7 @@ impl Job<'_> {
         &mut self,
         segment: RangeRows,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
         old_bytes: u64,
     ) -> Result<RangeRows, ArchiveError> {
         let RangeRows { own, mut others } = segment;

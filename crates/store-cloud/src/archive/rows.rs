@@ -8,14 +8,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_archive::jobs::layout::Layout;
+use bluetick_archive::jobs::layout::SegmentLayout;
 use bluetick_archive::jobs::selection::Rules;
 use bluetick_archive::jobs::state::{ArchiverState, LastRun};
 use bluetick_archive::jobs::{
-    self, ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, Plan,
-    PutBack, Reason, Salvaged, Search, SegmentRows, Visit,
+    self, ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, PutBack,
+    Reason, Salvaged, Search, SegmentPlan, SegmentRows, Visit,
 };
-use bluetick_archive::segment::Opened;
+use bluetick_archive::segment::DecodedSegment;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, SegmentName};
 use bluetick_core::ports::{ArchiveError, ColdCount, Progress};
 use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
@@ -164,7 +164,7 @@ impl ArchiveRows for Job<'_> {
     async fn compare(
         &mut self,
         segment: &SegmentRows<RangeRows>,
-        opened: &Arc<Opened>,
+        opened: &Arc<DecodedSegment>,
         _size: ObjectSize,
     ) -> Result<Option<String>, ArchiveError> {
         Ok(segment.rows.own.iter().find_map(|stored| verify::compare(&stored.cell, opened).err()))
@@ -183,7 +183,7 @@ impl ArchiveRows for Job<'_> {
     async fn put_back(
         &mut self,
         segment: &SegmentRows<RangeRows>,
-        opened: &Arc<Opened>,
+        opened: &Arc<DecodedSegment>,
         size: ObjectSize,
     ) -> Result<PutBack, ArchiveError> {
         let (name, id) = (segment.name, segment.name.conversation);
@@ -310,7 +310,7 @@ impl ArchiveRows for Job<'_> {
         conversation: &RoomRow,
         after: Seq,
         rules: &Rules,
-    ) -> Result<Option<Plan<Vec<Stored>>>, ArchiveError> {
+    ) -> Result<Option<SegmentPlan<Vec<Stored>>>, ArchiveError> {
         self.plan_run(conversation, after, rules).await
     }
 
@@ -322,7 +322,7 @@ impl ArchiveRows for Job<'_> {
         &mut self,
         run: Vec<Stored>,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
     ) -> Result<Flip, ArchiveError> {
         self.flip_run(&run, name, layout).await
     }
@@ -444,7 +444,7 @@ impl ArchiveRows for Job<'_> {
         &mut self,
         rows: RangeRows,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
         old_bytes: u64,
     ) -> Result<RangeRows, ArchiveError> {
         self.flip_range(rows, name, layout, old_bytes).await

@@ -1,12 +1,12 @@
 //! Compares rows with the records of their object.
 
-use bluetick_archive::segment::Opened;
+use bluetick_archive::segment::DecodedSegment;
 
 use super::record::Record;
 use crate::cells::Cell;
 
 /// Returns the record of the message of a row. Errors with a description of the difference.
-pub(super) fn record_of<'o>(cell: &Cell, opened: &'o Opened) -> Result<Record<'o>, String> {
+pub(super) fn record_of<'o>(cell: &Cell, opened: &'o DecodedSegment) -> Result<Record<'o>, String> {
     let seq = cell.seq();
     let place = cell.cold.as_ref().map(|cold| &cold.place);
     let place = place.ok_or_else(|| format!("seq {seq} does not refer to it"))?;
@@ -19,7 +19,7 @@ pub(super) fn record_of<'o>(cell: &Cell, opened: &'o Opened) -> Result<Record<'o
 }
 
 /// Errors with a description of the difference.
-pub(super) fn compare(cell: &Cell, opened: &Opened) -> Result<(), String> {
+pub(super) fn compare(cell: &Cell, opened: &DecodedSegment) -> Result<(), String> {
     match record_of(cell, opened)?.is_lost() {
         true => Err(format!("the content of seq {} was lost before", cell.seq())),
         false => Ok(()),

@@ -1,7 +1,7 @@
 //! Reads the archived chunks of a segment, and their records in its object.
 
 use bluetick_archive::SegmentName;
-use bluetick_archive::segment::{Block, Opened};
+use bluetick_archive::segment::{Block, DecodedSegment};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{Seq, StoreError};
 
@@ -58,7 +58,7 @@ pub fn stubs_of(engine: &Engine, key: ChunkKey, row: &SegmentRow) -> Result<Vec<
 /// Returns the records of a chunk from its segment. Errors if the segment and the chunk disagree.
 pub fn records_of<'o>(
     stub: &Stub,
-    opened: &'o Opened,
+    opened: &'o DecodedSegment,
     hasher: &Fingerprinter,
 ) -> Result<Vec<&'o [u8]>, String> {
     let block = opened.blocks.iter().find(|(block, _)| *block == stub.chunk.location.block);

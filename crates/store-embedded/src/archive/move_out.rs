@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_archive::jobs::selection::{Age, Rules, Selection};
-use bluetick_archive::jobs::{Flip, Plan};
+use bluetick_archive::jobs::{Flip, SegmentPlan};
 use bluetick_archive::{SegmentName, SegmentRef};
 use bluetick_core::ports::ArchiveError;
 use bluetick_core::{ConversationId, Seq, Timestamp};
@@ -61,7 +61,7 @@ pub(super) fn plan(
     id: ConversationId,
     rules: Rules,
     hasher: &Fingerprinter,
-) -> Result<Option<Plan<PlannedChunks>>, TablesError> {
+) -> Result<Option<SegmentPlan<PlannedChunks>>, TablesError> {
     let snapshot = engine.snapshot()?;
     let progress = snapshot.progress(id)?;
     if progress.kept_hot {
@@ -105,7 +105,7 @@ pub(super) fn plan(
         stubs.push(kept.collect::<Result<Stubs, _>>().map_err(in_chunks)?);
         records.push(unpacked.records().map(<[u8]>::to_vec).collect());
     }
-    Ok(Some(Plan { first, last, records, rows: PlannedChunks { key, last, chunks, stubs } }))
+    Ok(Some(SegmentPlan { first, last, records, rows: PlannedChunks { key, last, chunks, stubs } }))
 }
 
 /// Determines the age from the header's `newest_received_at`, which never decreases. If that is in

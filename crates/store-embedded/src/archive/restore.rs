@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bluetick_archive::SegmentName;
-use bluetick_archive::segment::Opened;
+use bluetick_archive::segment::DecodedSegment;
 use bluetick_core::ConversationId;
 use bluetick_core::ports::ArchiveError;
 
@@ -34,7 +34,7 @@ pub(super) fn put_segment_back(
     name: &SegmentName,
     key: ChunkKey,
     row: &SegmentRow,
-    opened: &Opened,
+    opened: &DecodedSegment,
     hasher: &Fingerprinter,
 ) -> Result<(), ArchiveError> {
     let stubs = stubs_of(&*tables.current()?, key, row)?;

@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bluetick_archive::jobs::layout::Layout;
+use bluetick_archive::jobs::layout::SegmentLayout;
 use bluetick_archive::jobs::selection::Rules;
 use bluetick_archive::jobs::state::ArchiverState;
 use bluetick_archive::jobs::{
-    ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, Plan, PutBack,
-    Reason, Salvaged, Search, SegmentRows, Visit,
+    ArchiveRows, ArchiveStep, ConversationPage, ErasureEffect, ErasureScope, Flip, ObjectSize, PutBack,
+    Reason, Salvaged, Search, SegmentPlan, SegmentRows, Visit,
 };
-use bluetick_archive::segment::Opened;
+use bluetick_archive::segment::DecodedSegment;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, SegmentName};
 use bluetick_core::ports::{ArchiveError, ColdCount, Progress};
 use bluetick_core::{ConversationId, Seq, Timestamp, UserId};
@@ -145,7 +145,7 @@ impl ArchiveRows for JobRows<'_> {
     async fn compare(
         &mut self,
         segment: &SegmentRows<(ChunkKey, SegmentRow)>,
-        opened: &Arc<Opened>,
+        opened: &Arc<DecodedSegment>,
         size: ObjectSize,
     ) -> Result<Option<String>, ArchiveError> {
         let (key, row) = segment.rows;
@@ -193,7 +193,7 @@ impl ArchiveRows for JobRows<'_> {
     async fn put_back(
         &mut self,
         segment: &SegmentRows<(ChunkKey, SegmentRow)>,
-        opened: &Arc<Opened>,
+        opened: &Arc<DecodedSegment>,
         _size: ObjectSize,
     ) -> Result<PutBack, ArchiveError> {
         let (name, (key, row)) = (segment.name, segment.rows);
@@ -288,7 +288,7 @@ impl ArchiveRows for JobRows<'_> {
         id: &ConversationId,
         _after: Seq,
         rules: &Rules,
-    ) -> Result<Option<Plan<PlannedChunks>>, ArchiveError> {
+    ) -> Result<Option<SegmentPlan<PlannedChunks>>, ArchiveError> {
         let (tables, hasher) = (Arc::clone(&self.0.tables), self.0.identity.fingerprinter);
         let (id, rules) = (*id, *rules);
         self.0.blocking(move || Ok(move_out::plan(&*tables.current()?, id, rules, &hasher)?)).await
@@ -303,7 +303,7 @@ impl ArchiveRows for JobRows<'_> {
         &mut self,
         planned: PlannedChunks,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
     ) -> Result<Flip, ArchiveError> {
         let (tables, on_step) = (Arc::clone(&self.0.tables), Arc::clone(&self.0.on_step));
         let sealed = SealedSegment::new(*name, layout);
@@ -460,7 +460,7 @@ impl ArchiveRows for JobRows<'_> {
         &mut self,
         salvaged: SalvagedChunks,
         name: &SegmentName,
-        layout: &Layout,
+        layout: &SegmentLayout,
         _old_bytes: u64,
     ) -> Result<(ChunkKey, SegmentRow), ArchiveError> {
         let (tables, sealed) = (Arc::clone(&self.0.tables), SealedSegment::new(*name, layout));
@@ -495,8 +495,8 @@ impl ArchiveRows for JobRows<'_> {
 }
 
 impl SealedSegment {
-    fn new(name: SegmentName, layout: &Layout) -> SealedSegment {
-        let Layout { sealed, refs } = layout;
+    fn new(name: SegmentName, layout: &SegmentLayout) -> SealedSegment {
+        let SegmentLayout { sealed, refs } = layout;
         let bytes = sealed.bytes.len() as u64;
         SealedSegment { name, refs: refs.clone(), bytes, raw_bytes: sealed.raw_bytes }
     }
