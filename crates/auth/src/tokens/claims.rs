@@ -101,7 +101,7 @@ impl SignedClaims {
         let made_here = name.is_some_and(Serial::is_ours) && tokens.can_mint();
         let issued = self.iat.filter(|_| !made_here).map(NumericDate::timestamp);
         let issued = issued.map(|issued| issued.plus_millis(-tokens.leeway_ms.max(LEAST_ISSUER_LEEWAY_MS)));
-        let valid = Validity { not_before: not_before.max(issued), expires_at };
+        let valid = TokenValidity { not_before: not_before.max(issued), expires_at };
         valid.check(now)?;
         if tokens.issuer.is_some() && self.iss != tokens.issuer {
             return Err(TokenError::WrongIssuer);
@@ -122,7 +122,7 @@ impl SignedClaims {
 #[derive(Clone)]
 pub struct VerifiedClaims {
     pub user: UserId,
-    pub valid: Validity,
+    pub valid: TokenValidity,
     pub issued_at: Timestamp,
     pub print: TokenPrint,
 }
@@ -131,19 +131,19 @@ impl VerifiedClaims {
     /// Returns the claims if the token is valid at `now`.
     pub fn at(self, now: Timestamp) -> Result<Claims, TokenError> {
         self.valid.check(now)?;
-        let VerifiedClaims { user, valid: Validity { expires_at, .. }, issued_at, print } = self;
+        let VerifiedClaims { user, valid: TokenValidity { expires_at, .. }, issued_at, print } = self;
         Ok(Claims { user, token: TokenFacts { print, issued_at, expires_at } })
     }
 }
 
 /// The validity period of a token. Both ends include the leeway for clock skew.
 #[derive(Clone, Copy)]
-pub struct Validity {
+pub struct TokenValidity {
     pub not_before: Option<Timestamp>,
     pub expires_at: Timestamp,
 }
 
-impl Validity {
+impl TokenValidity {
     fn check(self, now: Timestamp) -> Result<(), TokenError> {
         if now >= self.expires_at {
             return Err(TokenError::Expired);

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Maps the full text of a token to its verified facts.
 pub struct Verified {
-    shards: [Mutex<Generations>; SHARDS],
+    shards: [Mutex<CacheGenerations>; SHARDS],
 }
 
 /// Number of shards. More shards reduce lock contention between threads.
@@ -27,13 +27,13 @@ const TEXT_BYTES: usize = 256 * 1024;
 /// full, it replaces `old`, whose entries are evicted. A lookup moves an entry from `old` to
 /// `young`, so tokens in use stay.
 #[derive(Default)]
-struct Generations {
-    young: Generation,
-    old: Generation,
+struct CacheGenerations {
+    young: CacheGeneration,
+    old: CacheGeneration,
 }
 
 #[derive(Default)]
-struct Generation {
+struct CacheGeneration {
     tokens: HashMap<Box<str>, VerifiedClaims>,
     text_bytes: usize,
 }
@@ -64,7 +64,7 @@ impl Verified {
         drop(forgotten);
     }
 
-    fn shard(&self, token: &str) -> MutexGuard<'_, Generations> {
+    fn shard(&self, token: &str) -> MutexGuard<'_, CacheGenerations> {
         // The signature at the end of a token is effectively random, except for its last character.
         let letters = token.as_bytes().iter().rev().skip(1).take(2);
         let sum: usize = letters.map(|&letter| usize::from(letter)).sum();
@@ -73,11 +73,11 @@ impl Verified {
     }
 }
 
-impl Generations {
+impl CacheGenerations {
     /// Adds a token and returns the evicted generation, so that the caller can free it without the
     /// lock.
-    fn keep(&mut self, token: Box<str>, proven: VerifiedClaims) -> Generation {
-        let mut forgotten = Generation::default();
+    fn keep(&mut self, token: Box<str>, proven: VerifiedClaims) -> CacheGeneration {
+        let mut forgotten = CacheGeneration::default();
         if self.young.tokens.len() >= TOKENS || self.young.text_bytes + token.len() > TEXT_BYTES {
             forgotten = mem::replace(&mut self.old, mem::take(&mut self.young));
         }
@@ -99,11 +99,11 @@ impl fmt::Debug for Verified {
 mod tests {
     use bluetick_core::{Timestamp, TokenPrint};
 
-    use super::super::claims::Validity;
+    use super::super::claims::TokenValidity;
     use super::*;
 
     fn proven() -> VerifiedClaims {
-        let valid = Validity { not_before: None, expires_at: Timestamp::from_millis(1) };
+        let valid = TokenValidity { not_before: None, expires_at: Timestamp::from_millis(1) };
         let (issued_at, print) = (Timestamp::from_millis(0), TokenPrint::default());
         VerifiedClaims { user: "alice".parse().unwrap(), valid, issued_at, print }
     }
