@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use crate::http::{Answer, Http, Method};
+use crate::http::{Http, HttpResponse, Method};
 use crate::transport::Server;
 use crate::wire::bodies::{
-    ConversationBody, ConversationDetail, ErrorBody, InboxEntry, InboxPage, MemberStatus, Page, People,
+    ConversationBody, ConversationDetail, ErrorBody, InboxEntry, InboxPage, MemberStatus, Page, PeopleBody,
     Person, Presence, Presences, Profile, ProfileChange, ReceiptCounts, Session, SettingsChange, Statuses,
 };
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
@@ -303,7 +303,7 @@ impl Api {
 
     /// Fetches up to 10 people whose user id or display name starts with `text`.
     pub async fn search_people(&self, text: &str) -> Result<Vec<Person>, ApiError> {
-        let people: People = self.get(&format!("/v1/people?search={}&limit=10", escaped(text))).await?;
+        let people: PeopleBody = self.get(&format!("/v1/people?search={}&limit=10", escaped(text))).await?;
         Ok(people.people)
     }
 
@@ -311,7 +311,7 @@ impl Api {
     pub async fn people(&self, users: &[UserId]) -> Result<Vec<Person>, ApiError> {
         let query: Vec<String> =
             users.iter().map(|user| format!("user_id={}", escaped(user.as_str()))).collect();
-        let people: People = self.get(&format!("/v1/people?{}", query.join("&"))).await?;
+        let people: PeopleBody = self.get(&format!("/v1/people?{}", query.join("&"))).await?;
         Ok(people.people)
     }
 
@@ -341,7 +341,12 @@ impl Api {
 
     /// Makes a call. If the server refuses the token, gets another token and repeats the call.
     /// Returns `LoggedOut` if the server also refuses a token that was renewed for this call.
-    async fn answer(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer, ApiError> {
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<HttpResponse, ApiError> {
         let mut refused: Option<String> = None;
         loop {
             let IssuedToken { token, is_renewed } = self.token(refused.as_deref()).await?;
@@ -359,12 +364,12 @@ impl Api {
     }
 }
 
-fn checked(answer: Result<Answer, ApiError>) -> Result<Answer, ApiError> {
+fn checked(answer: Result<HttpResponse, ApiError>) -> Result<HttpResponse, ApiError> {
     let answer = answer?;
     if (200..300).contains(&answer.status) {
         return Ok(answer);
     }
-    let Answer { status, retry_after, body } = answer;
+    let HttpResponse { status, retry_after, body } = answer;
     let (code, message) = match serde_json::from_slice::<ErrorBody>(&body) {
         Ok(body) => (body.error.code, body.error.message),
         Err(_) => (String::new(), format!("the server answered {status}")),
@@ -372,14 +377,14 @@ fn checked(answer: Result<Answer, ApiError>) -> Result<Answer, ApiError> {
     Err(ApiError::Refused { status, code, message, retry_after })
 }
 
-fn decoded<T: DeserializeOwned>(answer: &Answer) -> Result<T, ApiError> {
+fn decoded<T: DeserializeOwned>(answer: &HttpResponse) -> Result<T, ApiError> {
     // A serde message may quote a value of the body. Report only the position, so that no content
     // leaks.
     serde_json::from_slice(&answer.body)
         .map_err(|error| ApiError::NotUnderstood(format!("line {} column {}", error.line(), error.column())))
 }
 
-fn read<T: DeserializeOwned>(answer: Result<Answer, ApiError>) -> Result<T, ApiError> {
+fn read<T: DeserializeOwned>(answer: Result<HttpResponse, ApiError>) -> Result<T, ApiError> {
     decoded(&checked(answer)?)
 }
 

@@ -12,7 +12,7 @@ use crate::shared::Shared;
 use crate::state::inbox::Row;
 use crate::state::outbox::{CannotCancel, MOST_WAITING, OutboxItem, SendState};
 use crate::state::timeline::{Timeline, Window};
-use crate::storage_writer::{Batch, Order};
+use crate::storage_writer::{Order, StorageBatch};
 use crate::stored_state::{outbox_change, outbox_removal};
 use crate::ticks::{Tick, tick_of};
 use crate::wire::bodies::{
@@ -181,7 +181,7 @@ impl Conversation {
         let item = item.ok_or(SendError::FullStorage)?;
         let (done, kept) = oneshot::channel();
         let (changes, outgoing) = (vec![outbox_change(&item)], vec![item.message_id.clone()]);
-        place.send(Order::Write(Batch { changes, outgoing, done: Some(done) }));
+        place.send(Order::Write(StorageBatch { changes, outgoing, done: Some(done) }));
         kept.await.map_err(|_| SendError::Stopped)?;
         Ok(item)
     }
@@ -222,7 +222,7 @@ impl Conversation {
 
     async fn keep(&self, changes: Vec<crate::storage::Change>) {
         let (done, kept) = oneshot::channel();
-        let batch = Batch { changes, outgoing: Vec::new(), done: Some(done) };
+        let batch = StorageBatch { changes, outgoing: Vec::new(), done: Some(done) };
         if self.shared.orders.send(Order::Write(batch)).await.is_ok() {
             // An error means that the storage writer has ended and writes nothing more.
             let _kept = kept.await;

@@ -27,7 +27,7 @@ const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum number of idle connections.
 const KEPT: usize = 2;
 
-pub struct Answer {
+pub struct HttpResponse {
     pub status: u16,
     pub retry_after: Option<Duration>,
     pub body: Bytes,
@@ -35,14 +35,14 @@ pub struct Answer {
 
 type ConnectionTask = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
 
-struct Connection {
+struct HttpConnection {
     requests: SendRequest<Full<Bytes>>,
     driven: ConnectionTask,
 }
 
 pub struct Http {
     server: Server,
-    idle: Mutex<Vec<Connection>>,
+    idle: Mutex<Vec<HttpConnection>>,
 }
 
 fn unreachable(error: impl std::fmt::Display) -> ApiError {
@@ -62,7 +62,7 @@ impl Http {
         path: &str,
         token: Option<&str>,
         body: Option<&Value>,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<HttpResponse, ApiError> {
         let asked = timeout(PATIENCE, self.ask(method, path, token, body));
         asked.await.map_err(|_| unreachable("no answer in time"))?
     }
@@ -73,7 +73,7 @@ impl Http {
         path: &str,
         token: Option<&str>,
         body: Option<&Value>,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<HttpResponse, ApiError> {
         // An idle connection may have been closed by the server. Only a `GET` may be sent twice, so
         // only a `GET` uses one and falls back to a new connection.
         if method == Method::GET
@@ -86,24 +86,24 @@ impl Http {
         self.over(fresh, &method, path, token, body).await
     }
 
-    fn take_idle(&self) -> Option<Connection> {
+    fn take_idle(&self) -> Option<HttpConnection> {
         self.idle.lock().pop()
     }
 
-    async fn connect(&self) -> Result<Connection, ApiError> {
+    async fn connect(&self) -> Result<HttpConnection, ApiError> {
         let stream: Stream = self.server.dial().await.map_err(unreachable)?;
         let (requests, driven) = http1::handshake(TokioIo::new(stream)).await.map_err(unreachable)?;
-        Ok(Connection { requests, driven: Box::pin(driven) })
+        Ok(HttpConnection { requests, driven: Box::pin(driven) })
     }
 
     async fn over(
         &self,
-        mut connection: Connection,
+        mut connection: HttpConnection,
         method: &Method,
         path: &str,
         token: Option<&str>,
         body: Option<&Value>,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<HttpResponse, ApiError> {
         let mut request = Request::builder()
             .method(method)
             .uri(self.server.url.path(path))
@@ -122,7 +122,7 @@ impl Http {
             let seconds =
                 answer.headers().get(RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
             let body = Limited::new(answer.into_body(), MOST_BYTES).collect().await.map_err(unreachable)?;
-            Ok::<Answer, ApiError>(Answer {
+            Ok::<HttpResponse, ApiError>(HttpResponse {
                 status,
                 retry_after: seconds.map(Duration::from_secs),
                 body: body.to_bytes(),

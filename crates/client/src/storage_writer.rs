@@ -15,7 +15,7 @@ pub const QUEUE: usize = 256;
 
 /// Storage changes, and the messages that may be sent once the changes are stored.
 #[derive(Default)]
-pub struct Batch {
+pub struct StorageBatch {
     pub changes: Vec<Change>,
     pub outgoing: Vec<MessageId>,
     /// Signalled once the batch is written, or once the storage has failed.
@@ -24,7 +24,7 @@ pub struct Batch {
 
 /// A command for the storage writer.
 pub enum Order {
-    Write(Batch),
+    Write(StorageBatch),
     /// Write the earlier batches, then end.
     Close,
     /// Remove every entry from the storage, then end. Batches merged with this order are not
@@ -44,7 +44,7 @@ pub async fn keep(
     let (mut closing, mut wiping) = (false, false);
     while !closing {
         let Some(first) = orders.recv().await else { return };
-        let mut written = Batch::default();
+        let mut written = StorageBatch::default();
         let mut done = Vec::new();
         let mut next = Some(first);
         while let Some(order) = next {

@@ -13,8 +13,8 @@ use super::Driver;
 use super::connection::ConnectionPhase;
 use crate::api::{ApiError, PAGE_LIMIT, PageFrom};
 use crate::shared::Shared;
-use crate::state::{KEPT_ROWS, Origin};
-use crate::storage_writer::{Batch, Order};
+use crate::state::{KEPT_ROWS, MessageArrival};
+use crate::storage_writer::{Order, StorageBatch};
 use crate::stored_state::name_change;
 use crate::wire::bodies::{LastMessage, Message};
 
@@ -26,7 +26,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// A kind of background request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// Fetch the inbox and the archive again.
     Reload,
     /// Fetch the row of one conversation.
@@ -38,15 +38,15 @@ pub enum Kind {
 }
 
 /// The result of a background request.
-pub struct Work {
-    kind: Kind,
+pub struct FinishedRequest {
+    kind: RequestKind,
     outcome: Result<(), ApiError>,
 }
 
 /// A failed request and the time of its retry.
 pub struct Retry {
     pub at: Instant,
-    kind: Kind,
+    kind: RequestKind,
 }
 
 impl Driver {
@@ -59,10 +59,10 @@ impl Driver {
             self.shared.arrange(|state| {
                 for again in due {
                     match again.kind {
-                        Kind::Reload => state.todo.reload = true,
-                        Kind::Refresh(id) => drop(state.todo.refresh.insert(id)),
-                        Kind::Missing(id) => state.want_missing(id),
-                        Kind::Names => {}
+                        RequestKind::Reload => state.todo.reload = true,
+                        RequestKind::Refresh(id) => drop(state.todo.refresh.insert(id)),
+                        RequestKind::Missing(id) => state.want_missing(id),
+                        RequestKind::Names => {}
                     }
                 }
             });
@@ -74,12 +74,12 @@ impl Driver {
             let shared = Arc::clone(&self.shared);
             self.work.spawn(async move {
                 let outcome = match kind {
-                    Kind::Reload => reload(&shared).await,
-                    Kind::Refresh(id) => refresh(&shared, id).await,
-                    Kind::Missing(id) => fetch_missing(&shared, id).await,
-                    Kind::Names => names(&shared).await,
+                    RequestKind::Reload => reload(&shared).await,
+                    RequestKind::Refresh(id) => refresh(&shared, id).await,
+                    RequestKind::Missing(id) => fetch_missing(&shared, id).await,
+                    RequestKind::Names => names(&shared).await,
                 };
-                Work { kind, outcome }
+                FinishedRequest { kind, outcome }
             });
         }
     }
@@ -87,37 +87,38 @@ impl Driver {
     /// Takes the next request: first the inbox, then single rows, then missing messages, then
     /// names. Missing messages are fetched for one conversation at a time. Returns `None` until the
     /// connection has caught up.
-    fn next_question(&self) -> Option<Kind> {
+    fn next_question(&self) -> Option<RequestKind> {
         let asked = &self.asked;
-        let waits = |kind: Kind| self.again.iter().any(|again| again.kind == kind);
+        let waits = |kind: RequestKind| self.again.iter().any(|again| again.kind == kind);
         self.shared.arrange(|state| {
             if !state.connection.caught_up {
                 return None;
             }
-            if state.todo.reload && !asked.contains(&Kind::Reload) && !waits(Kind::Reload) {
+            if state.todo.reload && !asked.contains(&RequestKind::Reload) && !waits(RequestKind::Reload) {
                 state.todo.reload = false;
-                return Some(Kind::Reload);
+                return Some(RequestKind::Reload);
             }
-            let free =
-                |id: &&ConversationId| !asked.contains(&Kind::Refresh(**id)) && !waits(Kind::Refresh(**id));
+            let free = |id: &&ConversationId| {
+                !asked.contains(&RequestKind::Refresh(**id)) && !waits(RequestKind::Refresh(**id))
+            };
             if let Some(id) = state.todo.refresh.iter().find(free).copied() {
                 state.todo.refresh.remove(&id);
-                return Some(Kind::Refresh(id));
+                return Some(RequestKind::Refresh(id));
             }
-            if !asked.iter().any(|kind| matches!(kind, Kind::Missing(_)))
-                && let Some(at) = state.todo.missing.iter().position(|id| !waits(Kind::Missing(*id)))
+            if !asked.iter().any(|kind| matches!(kind, RequestKind::Missing(_)))
+                && let Some(at) = state.todo.missing.iter().position(|id| !waits(RequestKind::Missing(*id)))
             {
-                return state.todo.missing.remove(at).map(Kind::Missing);
+                return state.todo.missing.remove(at).map(RequestKind::Missing);
             }
-            let names_wait = asked.contains(&Kind::Names) || waits(Kind::Names);
-            (!names_wait && state.people.is_wanting()).then_some(Kind::Names)
+            let names_wait = asked.contains(&RequestKind::Names) || waits(RequestKind::Names);
+            (!names_wait && state.people.is_wanting()).then_some(RequestKind::Names)
         })
     }
 
     /// Handles a finished request: schedules a retry, removes a conversation that is gone, or logs
     /// out. Resumes the panic of a request task.
-    pub(super) fn on_work(&mut self, done: Result<Work, JoinError>) {
-        let Work { kind, outcome } = match done {
+    pub(super) fn on_work(&mut self, done: Result<FinishedRequest, JoinError>) {
+        let FinishedRequest { kind, outcome } = match done {
             Ok(work) => work,
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
@@ -127,7 +128,7 @@ impl Driver {
             // The connection is already closed for another reason; keep that reason.
             (ApiError::LoggedOut, _) if matches!(self.line, ConnectionPhase::Closed) => {}
             (ApiError::LoggedOut, _) => self.log_out(),
-            (_, Kind::Refresh(id) | Kind::Missing(id)) if error.is_gone() => {
+            (_, RequestKind::Refresh(id) | RequestKind::Missing(id)) if error.is_gone() => {
                 self.shared.change_as_driver(|state| state.gone(id));
             }
             (ApiError::Refused { retry_after: Some(after), .. }, _) => {
@@ -206,7 +207,7 @@ async fn fetch_missing(shared: &Shared, id: ConversationId) -> Result<(), ApiErr
         let page = shared.api.page(id, PageFrom::After(after), PAGE_LIMIT).await?;
         let moved = shared.change(|state| {
             for message in page.messages {
-                state.received(Arc::new(message), Origin::Fetched);
+                state.received(Arc::new(message), MessageArrival::Fetched);
             }
             // This loop fetches the rest, so remove the request that `received` has queued.
             state.todo.missing.retain(|missing| *missing != id);
@@ -228,7 +229,8 @@ async fn names(shared: &Shared) -> Result<(), ApiError> {
             let news = shared.change(|state| state.people.answered(asked, people));
             let changes: Vec<_> = news.iter().map(name_change).collect();
             // An error means that the storage writer has ended and the client is shutting down.
-            let _ordered = shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
+            let _ordered =
+                shared.orders.send(Order::Write(StorageBatch { changes, ..StorageBatch::default() })).await;
             Ok(())
         }
         Err(error) => {

@@ -11,7 +11,7 @@ use crate::api::{IssuedToken, NoToken};
 use crate::backoff::Ending;
 use crate::link::{ClientFrame, Frame, Link, LinkError, ServerFrame};
 use crate::state::{Event, Phase};
-use crate::storage_writer::{Batch, Order};
+use crate::storage_writer::{Order, StorageBatch};
 use crate::stored_state::outbox_change;
 use crate::wire::codes::CloseCode;
 use crate::wire::frames::Welcome;
@@ -37,13 +37,13 @@ pub enum ConnectionPhase {
     /// Getting a token and connecting.
     ConnectAttempt(ConnectAttempt),
     /// Connected; the `hello` is sent.
-    Open(Box<Open>),
+    Open(Box<OpenConnection>),
     /// Logged out, stopped, or the token belongs to another user. No further attempt follows.
     Closed,
 }
 
 /// An open connection.
-pub struct Open {
+pub struct OpenConnection {
     pub link: Link,
     given: IssuedToken,
     pub vigil: LivenessCheck,
@@ -174,7 +174,7 @@ impl Driver {
             return self.lost(Ending { code: error.close_code(), ..Ending::default() }).await;
         }
         let vigil = LivenessCheck::new(Instant::now());
-        self.line = ConnectionPhase::Open(Box::new(Open { link, given, vigil, hint: None }));
+        self.line = ConnectionPhase::Open(Box::new(OpenConnection { link, given, vigil, hint: None }));
     }
 
     /// Handles one frame. Every frame counts as a sign of life.
@@ -216,7 +216,11 @@ impl Driver {
         });
         if !changes.is_empty() {
             // An error means that the storage writer has ended and the client is shutting down.
-            let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
+            let _ordered = self
+                .shared
+                .orders
+                .send(Order::Write(StorageBatch { changes, ..StorageBatch::default() }))
+                .await;
         }
     }
 

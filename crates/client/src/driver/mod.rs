@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::background::{Kind, Retry, Work};
+use self::background::{FinishedRequest, RequestKind, Retry};
 use self::connection::{ConnectionEvent, ConnectionPhase};
 use crate::api::NoToken;
 use crate::backoff::{Backoff, Ending, ReconnectSettings};
 use crate::shared::Shared;
 use crate::state::Phase;
-use crate::storage_writer::{Batch, Order};
+use crate::storage_writer::{Order, StorageBatch};
 use crate::stored_state::{StoredState, outbox_change, outbox_removal};
 
 /// Delay that gathers receipts into one write. A larger value delays the sender's ticks.
@@ -33,9 +33,9 @@ pub struct Driver {
     shared: Arc<Shared>,
     line: ConnectionPhase,
     backoff: Backoff,
-    work: JoinSet<Work>,
+    work: JoinSet<FinishedRequest>,
     /// Running background requests, so that none runs twice at the same time.
-    asked: Vec<Kind>,
+    asked: Vec<RequestKind>,
     /// Failed requests that wait for their retry.
     again: Vec<Retry>,
     ledger: StoredState,
@@ -108,7 +108,7 @@ impl Driver {
         self.shared.arrange(|state| state.connection_lost());
         self.shared.set_phase(Phase::Offline, None);
         let changes = self.changes();
-        let last = Batch { changes, ..Batch::default() };
+        let last = StorageBatch { changes, ..StorageBatch::default() };
         // The storage writer outlives the driver, so it accepts this batch.
         let _written = self.shared.orders.send(Order::Write(last)).await;
     }
@@ -160,7 +160,7 @@ impl Driver {
                 };
                 self.save_at = None;
                 let changes = self.changes();
-                permit.send(Order::Write(Batch { changes, ..Batch::default() }));
+                permit.send(Order::Write(StorageBatch { changes, ..StorageBatch::default() }));
             }
             _ => {}
         }
@@ -195,6 +195,7 @@ impl Driver {
         let changes = noted.iter().map(outbox_change).collect();
         let outgoing = noted.into_iter().map(|item| item.message_id).collect();
         // An error means that the storage writer has ended and the client is shutting down.
-        let _ordered = self.shared.orders.send(Order::Write(Batch { changes, outgoing, done: None })).await;
+        let _ordered =
+            self.shared.orders.send(Order::Write(StorageBatch { changes, outgoing, done: None })).await;
     }
 }

@@ -10,7 +10,7 @@ use super::{ACK_AFTER, Driver};
 use crate::backoff::{Ending, growing};
 use crate::link::{ClientFrame, ErrorFrame, SendFrame};
 use crate::state::outbox::{OutboxItem, SendFailure};
-use crate::storage_writer::{Batch, Order};
+use crate::storage_writer::{Order, StorageBatch};
 use crate::stored_state::outbox_change;
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
@@ -174,7 +174,11 @@ impl Driver {
         if let Some(item) = failed {
             let changes = vec![outbox_change(&item)];
             // An error means that the storage writer has ended and the client is shutting down.
-            let _ordered = self.shared.orders.send(Order::Write(Batch { changes, ..Batch::default() })).await;
+            let _ordered = self
+                .shared
+                .orders
+                .send(Order::Write(StorageBatch { changes, ..StorageBatch::default() }))
+                .await;
         }
     }
 }

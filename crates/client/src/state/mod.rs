@@ -218,7 +218,7 @@ impl State {
     pub fn hear(&mut self, frame: ServerFrame, now: Instant) {
         match frame {
             ServerFrame::CaughtUp => self.caught_up(),
-            ServerFrame::Message(message) => self.received(Arc::new(message), Origin::Pushed),
+            ServerFrame::Message(message) => self.received(Arc::new(message), MessageArrival::Pushed),
             ServerFrame::Ack(ack) => self.acknowledged(&ack),
             ServerFrame::Status(status) => self.take_status(status),
             ServerFrame::ReceiptCounts(all) => {
@@ -340,7 +340,7 @@ impl State {
 
     /// Takes over a message, however it arrived: updates the row, the timeline, the outbox and the
     /// receipts.
-    pub fn received(&mut self, message: Arc<Message>, origin: Origin) {
+    pub fn received(&mut self, message: Arc<Message>, origin: MessageArrival) {
         let (id, seq) = (message.conversation_id, message.seq);
         let own = message.is_by(&self.user);
         self.told.insert(id);
@@ -369,7 +369,7 @@ impl State {
                 }
             }
         }
-        if origin != Origin::SentHere {
+        if origin != MessageArrival::SentHere {
             self.ack(id, ReceiptKind::Delivered);
         }
         self.put_into_timeline(&message, first_seq);
@@ -379,7 +379,7 @@ impl State {
         }
         if own {
             self.todo.settled.extend(self.outbox.settle(&message.message_id, seq));
-        } else if origin == Origin::Pushed && !is_here && is_live && message.is_said() {
+        } else if origin == MessageArrival::Pushed && !is_here && is_live && message.is_said() {
             self.todo.events.push(Event::Message(Arc::clone(&message)));
         }
         self.changed(id);
@@ -410,7 +410,7 @@ impl State {
             timestamp: item.timestamp,
             received_at: ack.received_at,
         };
-        self.received(Arc::new(message), Origin::SentHere);
+        self.received(Arc::new(message), MessageArrival::SentHere);
     }
 
     /// Applies a status frame, or keeps it until the row arrives.
@@ -482,7 +482,7 @@ impl State {
 
 /// How a message arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum MessageArrival {
     /// A `message` frame.
     Pushed,
     /// A page that was fetched because the message was missing.

@@ -75,7 +75,7 @@ pub enum SendState {
     Failed(SendFailure),
 }
 
-struct Waiting {
+struct WaitingMessage {
     item: OutboxItem,
     /// Whether the storage holds the item as it is here. It is not sent before that.
     kept: bool,
@@ -96,7 +96,7 @@ struct BackoffPause {
 /// All unacknowledged messages, in the order of writing.
 #[derive(Default)]
 pub struct Outbox {
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingMessage>,
     numbers: HashMap<MessageId, u64>,
     next_number: u64,
     /// Backoff pauses by conversation.
@@ -124,7 +124,7 @@ impl Outbox {
     fn insert(&mut self, item: OutboxItem, kept: bool) {
         self.numbers.insert(item.message_id.clone(), item.number);
         let sent_before = item.attempted;
-        self.waiting.insert(item.number, Waiting { item, kept, in_flight_since: None, sent_before });
+        self.waiting.insert(item.number, WaitingMessage { item, kept, in_flight_since: None, sent_before });
     }
 
     pub fn is_full(&self) -> bool {
@@ -149,7 +149,7 @@ impl Outbox {
         item
     }
 
-    fn find(&mut self, id: &MessageId) -> Option<&mut Waiting> {
+    fn find(&mut self, id: &MessageId) -> Option<&mut WaitingMessage> {
         self.waiting.get_mut(self.numbers.get(id)?)
     }
 
@@ -164,7 +164,7 @@ impl Outbox {
     /// are not sent until the storage writer has stored them.
     pub fn note_attempts(&mut self) -> Vec<OutboxItem> {
         let unnoted = self.waiting.values_mut().filter(|waiting| !waiting.item.attempted && waiting.kept);
-        let note = |waiting: &mut Waiting| {
+        let note = |waiting: &mut WaitingMessage| {
             waiting.item.attempted = true;
             waiting.kept = false;
             waiting.item.clone()
@@ -259,7 +259,7 @@ impl Outbox {
         let mut given_up = Vec::new();
         for number in numbers {
             self.land(number);
-            let Some(Waiting { item, .. }) = self.waiting.remove(&number) else { continue };
+            let Some(WaitingMessage { item, .. }) = self.waiting.remove(&number) else { continue };
             self.numbers.remove(&item.message_id);
             let why = item.failure.clone().unwrap_or_else(|| SendFailure {
                 code: CONVERSATION_NOT_FOUND.into(),
@@ -335,7 +335,7 @@ impl Outbox {
     /// Handles a new store epoch: resets `after_seq`, because earlier seqs are meaningless. Returns
     /// all items, to be stored.
     pub fn another_epoch(&mut self) -> Vec<OutboxItem> {
-        let forget = |waiting: &mut Waiting| {
+        let forget = |waiting: &mut WaitingMessage| {
             waiting.item.after_seq = Seq::ZERO;
             waiting.item.clone()
         };
@@ -362,7 +362,7 @@ impl Outbox {
     }
 }
 
-impl Waiting {
+impl WaitingMessage {
     fn state(&self) -> SendState {
         match (&self.item.failure, self.in_flight_since) {
             (Some(failure), _) => SendState::Failed(failure.clone()),

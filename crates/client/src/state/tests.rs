@@ -48,8 +48,8 @@ fn message_is_taken_once_and_acknowledged_up_to_the_first_gap() {
     );
     assert_eq!(state.todo.missing, [direct()]);
     let events = state.todo.events.len();
-    state.received(Arc::new(said(4, "bob")), Origin::Fetched);
-    state.received(Arc::new(said(5, "bob")), Origin::Fetched);
+    state.received(Arc::new(said(4, "bob")), MessageArrival::Fetched);
+    state.received(Arc::new(said(5, "bob")), MessageArrival::Fetched);
     assert_eq!(seqs(&state), [3, 4, 5]);
     assert_eq!(state.inbox.get(direct()).unwrap().have_seq, Seq::new(5));
     assert_eq!(state.todo.events.len(), events, "fetched messages cause no event");
@@ -130,7 +130,7 @@ fn unknown_conversation_is_acknowledged_only_below_the_gap() {
     state.learn(entry(31, 31, marks(1, 0)));
     assert_eq!(state.todo.missing, [direct()]);
     for seq in 2..=31 {
-        state.received(Arc::new(said(seq, "bob")), Origin::Fetched);
+        state.received(Arc::new(said(seq, "bob")), MessageArrival::Fetched);
     }
     assert_eq!(told(&mut state), delivered(31));
 }

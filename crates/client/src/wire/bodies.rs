@@ -312,7 +312,7 @@ pub struct Person {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct People {
+pub(crate) struct PeopleBody {
     pub people: Vec<Person>,
 }
 
