@@ -1,7 +1,7 @@
 //! Fuzz target for chunks of the tables: several messages, complete or with archived content.
 
 use bluetick_core::Timestamp;
-use bluetick_store_embedded::codec::chunk::{self, CAPACITY, ChunkEntry, Fingerprint, Header, Packer};
+use bluetick_store_embedded::codec::chunk::{self, CAPACITY, ChunkEntry, ChunkPacker, Fingerprint, Header};
 use bluetick_store_embedded::codec::cold::ColdChunk;
 
 use crate::choice;
@@ -70,7 +70,7 @@ fn packed(mut bytes: &[u8]) {
         .map(|record| ChunkEntry { record, fingerprint: Fingerprint(crc32fast::hash(record)) })
         .collect();
     let mut packed = Vec::new();
-    Packer::default().pack(&entries, Timestamp::from_millis(9), 3, &mut packed);
+    ChunkPacker::default().pack(&entries, Timestamp::from_millis(9), 3, &mut packed);
     let header = Header::read(&packed).expect("the lines above packed it");
     let unpacked = chunk::unpack(&header).expect("the lines above packed it");
     assert!(unpacked.records().eq(records));

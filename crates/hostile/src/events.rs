@@ -2,7 +2,7 @@
 
 use bluetick_core::MessageId;
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
-use bluetick_store_embedded::codec::event::{self, Event};
+use bluetick_store_embedded::codec::event::{self, LogEvent};
 use bluetick_store_embedded::codec::record::{self, Record};
 use bluetick_store_embedded::codec::{Reader, cold};
 
@@ -10,7 +10,7 @@ use bluetick_store_embedded::codec::{Reader, cold};
 pub fn any_batch(bytes: &[u8]) {
     let mut reader = Reader(bytes);
     while let Ok(Some(event)) = event::next_event(&mut reader) {
-        if let Event::Message { record, .. } = &event {
+        if let LogEvent::Message { record, .. } = &event {
             any_record(record);
         }
         let written = written(&event);
@@ -21,22 +21,24 @@ pub fn any_batch(bytes: &[u8]) {
     any_record(bytes);
 }
 
-fn written(event: &Event<'_>) -> Vec<u8> {
+fn written(event: &LogEvent<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     match event {
-        Event::Message { conversation, seq, record } => {
+        LogEvent::Message { conversation, seq, record } => {
             event::put_message(&mut out, *conversation, *seq, record);
         }
-        Event::Created { conversation, members } => event::put_created(&mut out, conversation, members),
-        Event::Membership { conversation, change } => event::put_membership(&mut out, *conversation, change),
-        Event::User(user) => event::put_user(&mut out, user),
-        Event::ReadStateChanged { membership, member_state } => {
+        LogEvent::Created { conversation, members } => event::put_created(&mut out, conversation, members),
+        LogEvent::Membership { conversation, change } => {
+            event::put_membership(&mut out, *conversation, change)
+        }
+        LogEvent::User(user) => event::put_user(&mut out, user),
+        LogEvent::ReadStateChanged { membership, member_state } => {
             event::put_read_state(&mut out, membership, member_state)
         }
-        Event::PreferencesChanged { membership, preferences } => {
+        LogEvent::PreferencesChanged { membership, preferences } => {
             event::put_preferences_changed(&mut out, membership, *preferences)
         }
-        Event::Profile { user, profile } => event::put_profile(&mut out, user, profile),
+        LogEvent::Profile { user, profile } => event::put_profile(&mut out, user, profile),
     }
     out
 }

@@ -14,7 +14,7 @@ use bluetick_core::inbox::InboxSection;
 use bluetick_core::ports::CheckpointReport;
 use bluetick_core::{Member, MemberState, Members, Seq, UserId};
 
-use crate::codec::chunk::{self, ChunkEntry, Fingerprint, Packer};
+use crate::codec::chunk::{self, ChunkEntry, ChunkPacker, Fingerprint};
 use crate::codec::rows::StoredConversation;
 use crate::codec::{DecodeError, record, rows};
 use crate::dedupe::DedupeClock;
@@ -37,7 +37,7 @@ const PROFILES_AT_ONCE: usize = 16 << 10;
 
 /// The steps of a checkpoint, at which tests interrupt it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CheckpointStep {
     BeforeFirstTransaction,
     RoomsWritten,
     InboxWritten,
@@ -50,7 +50,7 @@ pub struct Checkpoint<'a> {
     pub users: &'a Users,
     pub profiles: &'a Profiles,
     pub dedupe: &'a DedupeClock,
-    pub on_step: &'a (dyn Fn(Step) + Sync),
+    pub on_step: &'a (dyn Fn(CheckpointStep) + Sync),
     /// Called before most transactions; returns `true` to stop the checkpoint.
     pub must_stop: &'a (dyn Fn() -> bool + Sync),
 }
@@ -83,10 +83,10 @@ impl Checkpoint<'_> {
     pub fn run(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
         let started = Instant::now();
         let mut messages = 0;
-        (self.on_step)(Step::BeforeFirstTransaction);
+        (self.on_step)(CheckpointStep::BeforeFirstTransaction);
         // The tables are sorted by conversation, so this order touches each page once.
         generation.residents.sort_unstable_by_key(|resident| resident.id);
-        let mut packer = Packer::default();
+        let mut packer = ChunkPacker::default();
         let mut inbox: Vec<InboxChange> = Vec::new();
         let mut residents = generation.residents.iter().filter_map(visit).peekable();
         while residents.peek().is_some() {
@@ -105,7 +105,7 @@ impl Checkpoint<'_> {
             for (resident, written) in &visited {
                 resident.state().forget(written);
             }
-            (self.on_step)(Step::RoomsWritten);
+            (self.on_step)(CheckpointStep::RoomsWritten);
             if inbox.len() >= INBOX_ROWS_AT_ONCE {
                 self.write_inbox(&mut inbox)?;
             }
@@ -118,7 +118,7 @@ impl Checkpoint<'_> {
         update.put_dedupe_clock(&self.dedupe.row())?;
         update.commit()?;
         generation.settle();
-        (self.on_step)(Step::PositionMoved);
+        (self.on_step)(CheckpointStep::PositionMoved);
         Ok(CheckpointReport { conversations: generation.residents.len(), messages, took: started.elapsed() })
     }
 
@@ -130,7 +130,7 @@ impl Checkpoint<'_> {
     fn write_conversation(
         &self,
         update: &mut Update<'_>,
-        packer: &mut Packer,
+        packer: &mut ChunkPacker,
         visit: &VisitedConversation,
     ) -> Result<(), TablesError> {
         let id = visit.stored.conversation.id;
@@ -148,7 +148,7 @@ impl Checkpoint<'_> {
     fn write_chunks(
         &self,
         update: &mut Update<'_>,
-        packer: &mut Packer,
+        packer: &mut ChunkPacker,
         visit: &VisitedConversation,
     ) -> Result<(), TablesError> {
         let id = visit.stored.conversation.id;
@@ -214,7 +214,7 @@ impl Checkpoint<'_> {
                 update.put_inbox(change)?;
             }
             update.commit()?;
-            (self.on_step)(Step::InboxWritten);
+            (self.on_step)(CheckpointStep::InboxWritten);
         }
         inbox.clear();
         Ok(())
@@ -233,7 +233,7 @@ impl Checkpoint<'_> {
         for user in &changed {
             self.users.forget(user);
         }
-        (self.on_step)(Step::UsersWritten);
+        (self.on_step)(CheckpointStep::UsersWritten);
         Ok(())
     }
 

@@ -32,7 +32,7 @@ const SAMPLES_IN_WINDOW: u64 = 32;
 
 /// A part of the store's life in which messages were stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Sample {
+struct StoragePeriod {
     /// The store's life at the first and at the last message, in milliseconds.
     since_ms: u64,
     until_ms: u64,
@@ -44,14 +44,14 @@ struct Sample {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DedupeRow {
     life_ms: u64,
-    samples: Vec<Sample>,
+    samples: Vec<StoragePeriod>,
 }
 
 impl DedupeRow {
     /// Returns the state of a store without a persisted row. Earlier versions measured the age of
     /// ids by the wall clock, so ids received after `floor` are kept for a whole window.
     fn starting_at(floor: Timestamp) -> DedupeRow {
-        DedupeRow { life_ms: 0, samples: vec![Sample { since_ms: 0, until_ms: 0, lowest: floor }] }
+        DedupeRow { life_ms: 0, samples: vec![StoragePeriod { since_ms: 0, until_ms: 0, lowest: floor }] }
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -71,7 +71,7 @@ impl DedupeRow {
         let life_ms = reader.varint()?;
         let mut samples = Vec::new();
         for _ in 0..reader.varint()? {
-            samples.push(Sample {
+            samples.push(StoragePeriod {
                 since_ms: reader.varint()?,
                 until_ms: reader.varint()?,
                 lowest: Timestamp::from_millis(i64::from_le_bytes(reader.array()?)),
@@ -87,7 +87,7 @@ pub struct DedupeClock {
     opened_at: Duration,
     life_before_ms: u64,
     /// Oldest first.
-    samples: Mutex<VecDeque<Sample>>,
+    samples: Mutex<VecDeque<StoragePeriod>>,
 }
 
 impl DedupeClock {
@@ -131,7 +131,11 @@ impl DedupeClock {
             }
             _ => {
                 samples.retain(|sample| self.is_within(sample, life_ms));
-                samples.push_back(Sample { since_ms: life_ms, until_ms: life_ms, lowest: received_at });
+                samples.push_back(StoragePeriod {
+                    since_ms: life_ms,
+                    until_ms: life_ms,
+                    lowest: received_at,
+                });
             }
         }
         life_ms
@@ -157,11 +161,11 @@ impl DedupeClock {
         DedupeRow { life_ms, samples }
     }
 
-    fn is_within(&self, sample: &Sample, life_ms: u64) -> bool {
+    fn is_within(&self, sample: &StoragePeriod, life_ms: u64) -> bool {
         sample.until_ms.saturating_add(self.window_ms) > life_ms
     }
 
-    fn samples(&self) -> MutexGuard<'_, VecDeque<Sample>> {
+    fn samples(&self) -> MutexGuard<'_, VecDeque<StoragePeriod>> {
         self.samples.lock()
     }
 }

@@ -41,7 +41,7 @@ mod store;
 mod sync;
 pub mod tables;
 
-pub use open::{OpenError, StoreParts, Work};
+pub use open::{OpenError, StoreParts, WorkMode};
 pub use probe::probe;
 pub use settings::StoreSettings;
 pub use steps::Steps;

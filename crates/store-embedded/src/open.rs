@@ -16,11 +16,11 @@ use bluetick_core::ports::{
 use bluetick_core::time::{Clock, SystemClock};
 use thiserror::Error;
 
-use crate::archive::{Archiver, ArchiverState, OnArchiveStep};
-use crate::checkpoint::{Checkpoint, Step};
+use crate::archive::{Archiver, ArchiverControl, OnArchiveStep};
+use crate::checkpoint::{Checkpoint, CheckpointStep};
 use crate::codec::archive::LastRun;
 use crate::codec::chunk::Fingerprinter;
-use crate::commit::{Committer, CommitterParts, Handover, HealthState, Queue, Sealed, Sequencer};
+use crate::commit::{Committer, CommitterParts, Handover, HandoverItem, HealthState, Queue, Sequencer};
 use crate::dedupe::DedupeClock;
 use crate::disk::Disk;
 use crate::inbox::InboxReader;
@@ -31,7 +31,7 @@ use crate::memory::{Generation, Profiles, Recent, ResidentConversations, Users};
 use crate::recovery::{Recovery, RecoveryError};
 use crate::settings::StoreSettings;
 use crate::steps::Steps;
-use crate::tables::{Identity, Tables, TablesError};
+use crate::tables::{StoreIdentity, Tables, TablesError};
 
 /// How long the checkpoint thread waits after a failure before it retries.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
@@ -66,14 +66,14 @@ pub struct StoreParts {
     pub object_archive: Option<Arc<ObjectArchive>>,
     pub archive: ArchiveSettings,
     /// Called at each step of each checkpoint.
-    pub on_checkpoint_step: Arc<dyn Fn(Step) + Send + Sync>,
+    pub on_checkpoint_step: Arc<dyn Fn(CheckpointStep) + Send + Sync>,
     pub on_archive_step: OnArchiveStep,
-    pub work: Work,
+    pub work: WorkMode,
 }
 
 /// How the store's background work is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Work {
+pub enum WorkMode {
     /// On the store's own threads.
     #[default]
     Threads,
@@ -96,7 +96,7 @@ impl StoreParts {
             archive: ArchiveSettings::default(),
             on_checkpoint_step: Arc::new(|_| {}),
             on_archive_step: Arc::new(|_| true),
-            work: Work::default(),
+            work: WorkMode::default(),
         }
     }
 }
@@ -112,7 +112,7 @@ pub struct RunningStore {
     pub queue: Arc<Queue>,
     pub health: Arc<HealthState>,
     pub loader: Arc<ConversationLoader>,
-    pub identity: Identity,
+    pub identity: StoreIdentity,
     pub dedupe: Arc<DedupeClock>,
     pub settings: StoreSettings,
     pub archiver: Arc<Archiver>,
@@ -255,17 +255,17 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
         clock: Arc::clone(&parts.clock),
         on_step: parts.on_archive_step,
         lock: Arc::clone(&lock),
-        state: ArchiverState::after(last_run),
+        state: ArchiverControl::after(last_run),
     });
     let working = match parts.work {
-        Work::Threads => BackgroundWork::Threads(Threads {
+        WorkMode::Threads => BackgroundWork::Threads(Threads {
             committer: spawn("committer", Box::new(move || committer.run()))?,
             checkpoint: spawn("checkpoint", Box::new(move || checkpointer.run()))?,
             provisioner: spawn("log-provisioner", Box::new(move || provisioned.provision()))?,
             handover,
             spares: Arc::clone(&spares),
         }),
-        Work::Steps => BackgroundWork::Steps(Box::new(Steps::new(committer, checkpointer))),
+        WorkMode::Steps => BackgroundWork::Steps(Box::new(Steps::new(committer, checkpointer))),
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
@@ -336,7 +336,7 @@ fn create_private(directory: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<Identity, OpenError> {
+fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Result<StoreIdentity, OpenError> {
     if let Some(identity) = tables.current()?.identity()? {
         tables.current()?.upgrade_format()?;
         return Ok(identity);
@@ -351,7 +351,8 @@ fn identify(tables: &Tables, random: &dyn Random, log_directory: &Path) -> Resul
     let (mut tag, mut key) = ([0; 8], [0; 16]);
     random.fill(&mut tag);
     random.fill(&mut key);
-    let identity = Identity { tag: StoreTag(tag), fingerprinter: Fingerprinter(key), epoch: Epoch::FIRST };
+    let identity =
+        StoreIdentity { tag: StoreTag(tag), fingerprinter: Fingerprinter(key), epoch: Epoch::FIRST };
     tables.current()?.set_identity(&identity)?;
     Ok(identity)
 }
@@ -366,12 +367,12 @@ pub(crate) struct Checkpointer {
     handover: Arc<Handover>,
     observer: Arc<dyn StoreObserver>,
     awake_conversations: usize,
-    on_step: Arc<dyn Fn(Step) + Send + Sync>,
+    on_step: Arc<dyn Fn(CheckpointStep) + Send + Sync>,
 }
 
 impl Checkpointer {
     fn run(self) {
-        while let Sealed::Generation(mut generation) = self.handover.receive() {
+        while let HandoverItem::Generation(mut generation) = self.handover.receive() {
             if !self.write(&mut generation) {
                 return;
             }

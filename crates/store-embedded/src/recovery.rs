@@ -11,7 +11,7 @@ use bytes::Bytes;
 use thiserror::Error;
 
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
-use crate::codec::event::{self, Event, MembershipRef};
+use crate::codec::event::{self, LogEvent, MembershipRef};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
 use crate::log::{self, LogError, LogFrame, ScanEnd, StoreTag};
@@ -66,7 +66,7 @@ impl Recovery<'_> {
         while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
             events += 1;
             match event {
-                Event::Message { conversation, seq, record } => {
+                LogEvent::Message { conversation, seq, record } => {
                     let change = announced.take();
                     let resident = self.resident(batch, conversation)?;
                     let mut state = resident.state();
@@ -104,7 +104,7 @@ impl Recovery<'_> {
                         });
                     }
                 }
-                Event::Created { conversation, members } => {
+                LogEvent::Created { conversation, members } => {
                     let resident = self.resident(batch, conversation.id)?;
                     let mut state = resident.state();
                     if state.conversation.is_none() {
@@ -112,20 +112,20 @@ impl Recovery<'_> {
                     }
                     self.list(&resident, &mut state);
                 }
-                Event::Membership { conversation, change } => announced = Some((conversation, change)),
-                Event::ReadStateChanged { membership, member_state } => {
+                LogEvent::Membership { conversation, change } => announced = Some((conversation, change)),
+                LogEvent::ReadStateChanged { membership, member_state } => {
                     self.update_member_state(batch, &membership, |now| {
                         now.advance(&member_state);
                     })?;
                 }
-                Event::PreferencesChanged { membership, preferences } => {
+                LogEvent::PreferencesChanged { membership, preferences } => {
                     self.update_member_state(batch, &membership, |now| now.preferences = preferences)?;
                 }
-                Event::Profile { user, profile } => {
+                LogEvent::Profile { user, profile } => {
                     self.generation.profiles.push(user.clone());
                     self.profiles.put(user, profile);
                 }
-                Event::User(user) => {
+                LogEvent::User(user) => {
                     self.generation.users.push(user.id.clone());
                     self.users.put(user);
                 }

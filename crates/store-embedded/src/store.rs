@@ -20,8 +20,8 @@ use parking_lot::Mutex;
 use crate::archive::{Archiver, Filled};
 use crate::codec::record;
 use crate::commit::{
-    Answer, AppendCommand, CLOSING_PATIENCE, Command, Control, HealthState, Queue, ReceiptCommand,
-    WritableConversation, reply_pair,
+    AppendCommand, CLOSING_PATIENCE, CommitCommand, Control, HealthState, Queue, ReceiptCommand,
+    ReplyReceiver, WritableConversation, reply_pair,
 };
 use crate::dedupe::DedupeClock;
 use crate::inbox::InboxReader;
@@ -33,7 +33,7 @@ use crate::people;
 use crate::read::{PagePlan, PartialPage, page_from_tables};
 use crate::readers::Readers;
 use crate::steps::Steps;
-use crate::tables::{Identity, Tables};
+use crate::tables::{StoreIdentity, Tables};
 
 /// An open data directory. Dropping it closes it too, but blocks the thread until the last
 /// checkpoint is written or its time limit ends.
@@ -48,7 +48,7 @@ pub struct EmbeddedStore {
     health: Arc<HealthState>,
     loader: Arc<ConversationLoader>,
     inbox: InboxReader,
-    pub(crate) identity: Identity,
+    pub(crate) identity: StoreIdentity,
     dedupe: Arc<DedupeClock>,
     pub(crate) archiver: Arc<Archiver>,
     threads: Mutex<Option<Threads>>,
@@ -127,8 +127,8 @@ impl EmbeddedStore {
         if exists { Ok(()) } else { Err(Refusal::NotAMember.into()) }
     }
 
-    async fn commit<T>(&self, control: Control, answer: Answer<T>) -> Result<T, StoreError> {
-        self.queue.push(Command::Control(Box::new(control)))?;
+    async fn commit<T>(&self, control: Control, answer: ReplyReceiver<T>) -> Result<T, StoreError> {
+        self.queue.push(CommitCommand::Control(Box::new(control)))?;
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 
@@ -153,7 +153,7 @@ impl EmbeddedStore {
         self.readers.read(move || plan.finish_from(&tables, &pages)).await.map(PageRead::PartialPage)
     }
 
-    /// Returns the steps, if the store was opened with `Work::Steps`.
+    /// Returns the steps, if the store was opened with `WorkMode::Steps`.
     pub fn steps(&self) -> Option<&Steps> {
         self.steps.as_deref()
     }
@@ -300,7 +300,13 @@ impl Store for EmbeddedStore {
             None => None,
         };
         let (reply, answer) = reply_pair();
-        self.queue.push(Command::Append(AppendCommand { resident, append, fingerprint, searched, reply }))?;
+        self.queue.push(CommitCommand::Append(AppendCommand {
+            resident,
+            append,
+            fingerprint,
+            searched,
+            reply,
+        }))?;
         Ok(Box::pin(async { answer.await.unwrap_or(Err(StoreError::Closing)) }))
     }
 
@@ -323,7 +329,7 @@ impl Store for EmbeddedStore {
         self.health.check()?;
         let resident = self.existing(receipt.conversation).await?;
         let (reply, answer) = reply_pair();
-        self.queue.push(Command::Receipt(Box::new(ReceiptCommand { resident, receipt, reply })))?;
+        self.queue.push(CommitCommand::Receipt(Box::new(ReceiptCommand { resident, receipt, reply })))?;
         answer.await.unwrap_or(Err(StoreError::Closing))
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use bluetick_core::ports::Store;
-use bluetick_store_embedded::checkpoint::Step;
+use bluetick_store_embedded::checkpoint::CheckpointStep;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
 use common::{direct, send, small, texts};
 use tempfile::TempDir;
@@ -42,7 +42,7 @@ async fn writers_wait_for_a_late_checkpoint_and_then_continue() {
     let mut parts = StoreParts::new(small(directory.path()));
     let held = Arc::clone(&gate);
     parts.on_checkpoint_step = Arc::new(move |step| {
-        if step == Step::BeforeFirstTransaction {
+        if step == CheckpointStep::BeforeFirstTransaction {
             held.pass();
         }
     });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use bluetick_core::ports::{NoProgress, Store};
 use bluetick_core::{ConversationId, Member, MemberState, Role, Seq, User};
 use bluetick_store_embedded::check::{CheckError, CheckParts, check};
-use bluetick_store_embedded::codec::chunk::{ChunkEntry, Fingerprint, Packer};
+use bluetick_store_embedded::codec::chunk::{ChunkEntry, ChunkPacker, Fingerprint};
 use bluetick_store_embedded::codec::record::encode_append;
 use bluetick_store_embedded::tables::{ChunkKey, Tables, TablesError, Update, stored};
 use full_store::common::{NOW, copy_of, message, send, user};
@@ -80,7 +80,7 @@ fn packed(conversation: ConversationId, texts: &[&str], prints: Option<u32>) -> 
     let entries: Vec<ChunkEntry<'_>> =
         records.iter().map(|record| ChunkEntry { record, fingerprint }).collect();
     let mut chunk = Vec::new();
-    Packer::default().pack(&entries, NOW, 0, &mut chunk);
+    ChunkPacker::default().pack(&entries, NOW, 0, &mut chunk);
     chunk
 }
 

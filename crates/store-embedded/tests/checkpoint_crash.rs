@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bluetick_core::ports::Store;
 use bluetick_core::time::ManualClock;
-use bluetick_store_embedded::checkpoint::Step;
+use bluetick_store_embedded::checkpoint::CheckpointStep;
 use bluetick_store_embedded::tables::Tables;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
 use common::{copy_into, direct, send, small, texts, user};
@@ -22,7 +22,7 @@ type Expected = BTreeMap<String, Vec<String>>;
 /// Copies the files at each step of the checkpoints, with the messages that were acknowledged
 /// before the copy.
 struct CheckpointImages {
-    images: Mutex<Vec<(Step, TempDir, Expected, Read)>>,
+    images: Mutex<Vec<(CheckpointStep, TempDir, Expected, Read)>>,
     acknowledged: Mutex<Expected>,
     read: Mutex<Read>,
 }
@@ -82,11 +82,11 @@ async fn crash_at_any_checkpoint_step_loses_and_duplicates_nothing() {
 
     let images = std::mem::take(&mut *scene.images.lock().unwrap());
     let steps = [
-        Step::BeforeFirstTransaction,
-        Step::RoomsWritten,
-        Step::InboxWritten,
-        Step::UsersWritten,
-        Step::PositionMoved,
+        CheckpointStep::BeforeFirstTransaction,
+        CheckpointStep::RoomsWritten,
+        CheckpointStep::InboxWritten,
+        CheckpointStep::UsersWritten,
+        CheckpointStep::PositionMoved,
     ];
     for step in steps {
         assert!(images.iter().any(|(kept, ..)| *kept == step), "{step:?} was never reached");
@@ -146,7 +146,11 @@ async fn read_up_to(store: &dyn Store, id: bluetick_core::ConversationId, peer: 
     store.apply_receipt(mark).await.unwrap().read.get()
 }
 
-fn inbox_rows_agree_with_the_conversations(directory: &std::path::Path, known: &Expected, step: Step) {
+fn inbox_rows_agree_with_the_conversations(
+    directory: &std::path::Path,
+    known: &Expected,
+    step: CheckpointStep,
+) {
     let tables = Tables::open(&directory.join("tables")).unwrap();
     let tables = tables.current().unwrap();
     let snapshot = tables.snapshot().unwrap();
@@ -185,12 +189,12 @@ async fn replay_of_fully_checkpointed_log_changes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_checkpoint_is_retried_and_loses_nothing() {
     let directory = TempDir::new().unwrap();
-    let failures = Arc::new(Mutex::new(vec![Step::RoomsWritten, Step::InboxWritten]));
+    let failures = Arc::new(Mutex::new(vec![CheckpointStep::RoomsWritten, CheckpointStep::InboxWritten]));
     let mut parts = StoreParts::new(small(directory.path()));
     let (left, completed) = (Arc::clone(&failures), Arc::new(AtomicUsize::new(0)));
     let completions = Arc::clone(&completed);
     parts.on_checkpoint_step = Arc::new(move |step| {
-        completions.fetch_add(usize::from(step == Step::PositionMoved), Ordering::SeqCst);
+        completions.fetch_add(usize::from(step == CheckpointStep::PositionMoved), Ordering::SeqCst);
         let mut left = left.lock().unwrap();
         if let Some(at) = left.iter().position(|failing| *failing == step) {
             left.remove(at);
@@ -228,7 +232,7 @@ async fn failed_checkpoint_is_retried_and_loses_nothing() {
     // who left.
     for round in 0..2 {
         if round == 1 {
-            failures.lock().unwrap().push(Step::RoomsWritten);
+            failures.lock().unwrap().push(CheckpointStep::RoomsWritten);
             store.remove_member(remove("carol")).await.unwrap();
         }
         for number in 0..200 {
@@ -258,7 +262,9 @@ async fn settings_of_removed_member_do_not_return_after_rejoin_and_crash() {
     let (kept, round, path) = (Arc::clone(&images), Arc::clone(&rejoined), directory.path().to_owned());
     parts.on_checkpoint_step = Arc::new(move |step| {
         let before = round.load(Ordering::SeqCst);
-        if before == 0 || matches!(step, Step::BeforeFirstTransaction | Step::PositionMoved) {
+        if before == 0
+            || matches!(step, CheckpointStep::BeforeFirstTransaction | CheckpointStep::PositionMoved)
+        {
             return;
         }
         let image = TempDir::new().unwrap();

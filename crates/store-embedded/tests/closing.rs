@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bluetick_core::ports::Store;
-use bluetick_store_embedded::checkpoint::Step;
+use bluetick_store_embedded::checkpoint::CheckpointStep;
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use common::{direct, send, small, texts};
 use tempfile::TempDir;
@@ -24,7 +24,7 @@ async fn close_abandons_a_slow_checkpoint_and_next_start_replays() {
     let still_slow = Arc::clone(&slow);
     // Each transaction takes a second, as on a slow disk.
     parts.on_checkpoint_step = Arc::new(move |step| {
-        if step == Step::RoomsWritten && still_slow.load(Ordering::SeqCst) {
+        if step == CheckpointStep::RoomsWritten && still_slow.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_secs(1));
         }
     });

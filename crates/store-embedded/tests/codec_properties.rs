@@ -8,9 +8,11 @@ use bluetick_core::{
     ContentType, Conversation, ConversationId, Member, MemberState, Members, MessageId, Preferences, Profile,
     Role, Seq, Timestamp, User, UserId,
 };
-use bluetick_store_embedded::codec::chunk::{self, ChunkEntry, Fingerprint, Fingerprinter, Header, Packer};
+use bluetick_store_embedded::codec::chunk::{
+    self, ChunkEntry, ChunkPacker, Fingerprint, Fingerprinter, Header,
+};
 use bluetick_store_embedded::codec::cold::{self, ColdChunk};
-use bluetick_store_embedded::codec::event::{self, Event, MembershipRef};
+use bluetick_store_embedded::codec::event::{self, LogEvent, MembershipRef};
 use bluetick_store_embedded::codec::record::Record;
 use bluetick_store_embedded::codec::{Reader, rows};
 use proptest::prelude::*;
@@ -98,46 +100,46 @@ fn membership() -> impl Strategy<Value = MembershipRef> {
 }
 
 /// Generates every kind of event. A message record is opaque bytes here.
-fn happening() -> impl Strategy<Value = Event<'static>> {
+fn happening() -> impl Strategy<Value = LogEvent<'static>> {
     prop_oneof![
-        (conversation_id(), seq()).prop_map(|(conversation, seq)| Event::Message {
+        (conversation_id(), seq()).prop_map(|(conversation, seq)| LogEvent::Message {
             conversation,
             seq,
             record: b"record"
         }),
         (conversation(), prop::collection::vec(member(), 0..5)).prop_map(|(conversation, members)| {
-            Event::Created { conversation, members: Members::from_unsorted(members) }
+            LogEvent::Created { conversation, members: Members::from_unsorted(members) }
         }),
         (conversation_id(), member()).prop_map(|(conversation, member)| {
-            Event::Membership { conversation, change: MembershipChange::Joined(member) }
+            LogEvent::Membership { conversation, change: MembershipChange::Joined(member) }
         }),
         (conversation_id(), user(), prop::option::of(user())).prop_map(|(conversation, user, new_admin)| {
-            Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
+            LogEvent::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
         }),
-        account().prop_map(Event::User),
+        account().prop_map(LogEvent::User),
         (membership(), member_state())
-            .prop_map(|(membership, member_state)| Event::ReadStateChanged { membership, member_state }),
+            .prop_map(|(membership, member_state)| LogEvent::ReadStateChanged { membership, member_state }),
         (membership(), preferences())
-            .prop_map(|(membership, preferences)| Event::PreferencesChanged { membership, preferences }),
-        (user(), profile()).prop_map(|(user, profile)| Event::Profile { user, profile }),
+            .prop_map(|(membership, preferences)| LogEvent::PreferencesChanged { membership, preferences }),
+        (user(), profile()).prop_map(|(user, profile)| LogEvent::Profile { user, profile }),
     ]
 }
 
-fn put(out: &mut Vec<u8>, event: &Event<'_>) {
+fn put(out: &mut Vec<u8>, event: &LogEvent<'_>) {
     match event {
-        Event::Message { conversation, seq, record } => {
+        LogEvent::Message { conversation, seq, record } => {
             event::put_message(out, *conversation, *seq, record);
         }
-        Event::Created { conversation, members } => event::put_created(out, conversation, members),
-        Event::Membership { conversation, change } => event::put_membership(out, *conversation, change),
-        Event::User(user) => event::put_user(out, user),
-        Event::ReadStateChanged { membership, member_state } => {
+        LogEvent::Created { conversation, members } => event::put_created(out, conversation, members),
+        LogEvent::Membership { conversation, change } => event::put_membership(out, *conversation, change),
+        LogEvent::User(user) => event::put_user(out, user),
+        LogEvent::ReadStateChanged { membership, member_state } => {
             event::put_read_state(out, membership, member_state)
         }
-        Event::PreferencesChanged { membership, preferences } => {
+        LogEvent::PreferencesChanged { membership, preferences } => {
             event::put_preferences_changed(out, membership, *preferences)
         }
-        Event::Profile { user, profile } => event::put_profile(out, user, profile),
+        LogEvent::Profile { user, profile } => event::put_profile(out, user, profile),
     }
 }
 
@@ -218,7 +220,7 @@ proptest! {
             .map(|(record, number)| ChunkEntry { record, fingerprint: Fingerprint(number % 3) })
             .collect();
         let mut hot = Vec::new();
-        Packer::default().pack(&entries, Timestamp::from_millis(9), 5, &mut hot);
+        ChunkPacker::default().pack(&entries, Timestamp::from_millis(9), 5, &mut hot);
         let header = Header::read(&hot).expect("the lines above packed it");
         let unpacked = chunk::unpack(&header).expect("the lines above packed it");
         prop_assert!(unpacked.records().eq(records.iter().map(Vec::as_slice)));

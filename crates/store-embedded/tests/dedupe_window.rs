@@ -11,7 +11,7 @@ use std::time::Duration;
 use bluetick_core::ports::{Append, Appended, Store};
 use bluetick_core::time::{Clock, ManualClock};
 use bluetick_core::{ConversationId, Refusal, Seq, StoreError};
-use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings, Work};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings, WorkMode};
 use bluetick_testkit::dice::Dice;
 use common::{NOW, copy_of, message, small, user};
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ impl ClockedStore {
             ..small(directory.path())
         };
         let parts =
-            StoreParts { clock: Arc::clone(&clock) as _, work: Work::Steps, ..StoreParts::new(settings) };
+            StoreParts { clock: Arc::clone(&clock) as _, work: WorkMode::Steps, ..StoreParts::new(settings) };
         ClockedStore { store: EmbeddedStore::open(parts).unwrap(), clock, directory, window_seconds, awake }
     }
 

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use bluetick_core::ports::{Creation, Health, NewConversation, NoObserver};
 use bluetick_core::time::SystemClock;
 use bluetick_core::{ConversationId, StoreError};
-use bluetick_store_embedded::checkpoint::{Checkpoint, Step};
+use bluetick_store_embedded::checkpoint::{Checkpoint, CheckpointStep};
 use bluetick_store_embedded::codec::chunk::Fingerprinter;
 use bluetick_store_embedded::commit::{
-    AppendCommand, Command, Committer, CommitterParts, Control, Handover, HealthState, Queue, Sealed,
-    Sequencer, WritableConversation, reply_pair,
+    AppendCommand, CommitCommand, Committer, CommitterParts, Control, Handover, HandoverItem, HealthState,
+    Queue, Sequencer, WritableConversation, reply_pair,
 };
 use bluetick_store_embedded::dedupe::DedupeClock;
 use bluetick_store_embedded::disk::{Disk, Faults};
@@ -48,7 +48,7 @@ fn conversation() -> ConversationId {
     ConversationId::direct(&user("alice"), &user("bob"))
 }
 
-type OnStep = Arc<dyn Fn(Step) + Send + Sync>;
+type OnStep = Arc<dyn Fn(CheckpointStep) + Send + Sync>;
 
 /// The threads of a store in a directory, with one conversation.
 struct AssembledStore {
@@ -115,7 +115,7 @@ impl AssembledStore {
         });
         let (received, loaded_weight) = (Arc::clone(&handover), Arc::clone(&queue));
         let checkpoints = std::thread::spawn(move || {
-            while let Sealed::Generation(mut generation) = received.receive() {
+            while let HandoverItem::Generation(mut generation) = received.receive() {
                 let tables = &*tables.writing().unwrap();
                 let (users, profiles) = (&*users, &*profiles);
                 let checkpoint = Checkpoint {
@@ -158,7 +158,7 @@ impl AssembledStore {
         let new =
             NewConversation { id: conversation(), creation, created_by: user("alice"), created_at: NOW };
         let resident = Arc::clone(&self.resident.0);
-        self.queue.push(Command::Control(Box::new(Control::Open { resident, new, reply }))).unwrap();
+        self.queue.push(CommitCommand::Control(Box::new(Control::Open { resident, new, reply }))).unwrap();
         answer.await.unwrap().unwrap();
     }
 
@@ -172,7 +172,7 @@ impl AssembledStore {
         let (reply, answer) = reply_pair();
         let command =
             AppendCommand { resident: self.resident.clone(), append, fingerprint, searched: None, reply };
-        self.queue.push(Command::Append(command))?;
+        self.queue.push(CommitCommand::Append(command))?;
         answer.await.unwrap_or(Err(StoreError::Closing))?;
         self.acknowledged.fetch_add(1, Ordering::SeqCst);
         Ok(())
@@ -308,7 +308,7 @@ async fn scrub_removes_earlier_messages_from_log_files_while_sends_continue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn crash_at_any_scrub_step_loses_nothing() {
     let directory = TempDir::new().unwrap();
-    let images: Arc<Mutex<Vec<(Step, TempDir)>>> = Arc::default();
+    let images: Arc<Mutex<Vec<(CheckpointStep, TempDir)>>> = Arc::default();
     let armed = Arc::new(AtomicBool::new(false));
     let (kept, watching, path) = (Arc::clone(&images), Arc::clone(&armed), directory.path().to_owned());
     let on_step: OnStep = Arc::new(move |step| {
@@ -327,9 +327,13 @@ async fn crash_at_any_scrub_step_loses_nothing() {
     assert_opens_with(after.path(), acknowledged, "after the scrub").await;
 
     let images = std::mem::take(&mut *images.lock().unwrap());
-    assert_eq!(images.first().unwrap().0, Step::BeforeFirstTransaction, "a checkpoint was made for it");
+    assert_eq!(
+        images.first().unwrap().0,
+        CheckpointStep::BeforeFirstTransaction,
+        "a checkpoint was made for it"
+    );
     let (last_step, in_tables) = images.last().unwrap();
-    assert_eq!(*last_step, Step::PositionMoved);
+    assert_eq!(*last_step, CheckpointStep::PositionMoved);
     let old: Vec<_> = log_files(in_tables.path()).into_iter().filter(|file| before.contains(file)).collect();
     assert!(old.len() >= 2, "the old segments are still there: {old:?}");
     assert!(log_files(in_tables.path()).len() > old.len(), "the log continues in a new segment");
@@ -405,7 +409,7 @@ async fn request_during_a_scrub_starts_another_scrub() {
     let armed = Arc::new(AtomicBool::new(false));
     let holds = Arc::clone(&armed);
     let on_step: OnStep = Arc::new(move |step| {
-        if step == Step::BeforeFirstTransaction && holds.swap(false, Ordering::SeqCst) {
+        if step == CheckpointStep::BeforeFirstTransaction && holds.swap(false, Ordering::SeqCst) {
             at_step.lock().unwrap().send(()).unwrap();
             let _ = go_on.lock().unwrap().recv_timeout(PATIENCE);
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bluetick_core::ports::{CommitListener, NoFleet, Store};
 use bluetick_server::{Hub, Metrics};
 use bluetick_store_embedded::disk::{Disk, Faults};
-use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings, Work};
+use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings, WorkMode};
 use tempfile::TempDir;
 use tokio::io::DuplexStream;
 use tokio::sync::Notify;
@@ -120,7 +120,7 @@ impl Embedded {
             listener: Some(listener),
             disk: Disk::with_faults(Arc::clone(&faults)),
             on_checkpoint_step: power_failure(&directory, &faults, &image, &checkpoint_steps),
-            work: Work::Steps,
+            work: WorkMode::Steps,
             ..StoreParts::new(settings)
         };
         let store = match EmbeddedStore::open(parts) {
@@ -305,7 +305,7 @@ fn power_failure(
     faults: &Arc<Faults>,
     image: &Arc<Mutex<Option<TempDir>>>,
     steps: &Arc<AtomicU64>,
-) -> Arc<dyn Fn(bluetick_store_embedded::checkpoint::Step) + Send + Sync> {
+) -> Arc<dyn Fn(bluetick_store_embedded::checkpoint::CheckpointStep) + Send + Sync> {
     let (directory, faults) = (Arc::clone(directory), Arc::clone(faults));
     let (image, steps) = (Arc::clone(image), Arc::clone(steps));
     Arc::new(move |_| {

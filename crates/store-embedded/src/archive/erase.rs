@@ -15,8 +15,8 @@ use super::Archiver;
 use super::job::{Stub, stubs_of};
 use super::restore::drop_segment;
 use super::rewrite::without_content;
-use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
-use crate::codec::chunk::{self, ChunkEntry, Header, Packer};
+use crate::codec::archive::{Erasure, SegmentRow, StoredErasureRequest};
+use crate::codec::chunk::{self, ChunkEntry, ChunkPacker, Header};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, cold};
 use crate::tables::{ChunkKey, Engine, HotChunk, RequestKey, Tables, TablesError, Update};
@@ -108,9 +108,9 @@ impl Archiver {
     pub(super) async fn accept(
         &self,
         scope: ErasureScope,
-    ) -> Result<(RequestKey, ErasureRequest), ArchiveError> {
+    ) -> Result<(RequestKey, StoredErasureRequest), ArchiveError> {
         let ErasureScope { conversation, sender, through } = scope;
-        let request = ErasureRequest { conversation, sender, through };
+        let request = StoredErasureRequest { conversation, sender, through };
         let tables = Arc::clone(&self.tables);
         self.blocking(move || {
             let engine = tables.writing()?;
@@ -243,7 +243,7 @@ fn rewrite_some(
     first_damage: &mut Option<DecodeError>,
 ) -> Result<(u64, Option<Seq>), TablesError> {
     let (mut count, mut bytes, mut next) = (0, 0, None);
-    let mut packer = Packer::default();
+    let mut packer = ChunkPacker::default();
     engine.snapshot()?.chunks(erasure.conversation, start, |first, stored| {
         if bytes >= TRANSACTION_BYTES {
             next = Some(first);
@@ -274,7 +274,7 @@ fn rewrite_chunk(
     first: Seq,
     stored: &[u8],
     erasure: &Erasure,
-    packer: &mut Packer,
+    packer: &mut ChunkPacker,
 ) -> Result<Option<(u64, HotChunk)>, DecodeError> {
     let header = Header::read(stored)?;
     let unpacked = chunk::unpack(&header)?;

@@ -43,7 +43,7 @@ use crate::codec::archive::LastRun;
 use crate::commit::{Handover, Queue};
 use crate::lock::DataLock;
 use crate::memory::ResidentConversations;
-use crate::tables::{Identity, Tables, TablesError};
+use crate::tables::{StoreIdentity, Tables, TablesError};
 
 /// Called at each step. If it returns `false`, the job ends there, as in a crash.
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
@@ -66,18 +66,18 @@ pub struct Archiver {
     pub handover: Arc<Handover>,
     pub object_archive: Option<Arc<ObjectArchive>>,
     pub settings: ArchiveSettings,
-    pub identity: Identity,
+    pub identity: StoreIdentity,
     pub clock: Arc<dyn Clock>,
     pub on_step: OnArchiveStep,
     /// Cloned into each blocking step, so that no other process opens the data directory while a
     /// step still writes.
     pub lock: Arc<DataLock>,
-    pub state: ArchiverState,
+    pub state: ArchiverControl,
 }
 
 /// The in-memory state of the archiver.
 #[derive(Default)]
-pub struct ArchiverState {
+pub struct ArchiverControl {
     /// Held by the running job.
     job: tokio::sync::Mutex<()>,
     stopping: Arc<AtomicBool>,
@@ -90,14 +90,14 @@ pub struct ArchiverState {
     swept: Mutex<Option<Instant>>,
 }
 
-impl ArchiverState {
+impl ArchiverControl {
     /// Creates the state with the last run that the tables record.
-    pub fn after(run: Option<LastRun>) -> ArchiverState {
+    pub fn after(run: Option<LastRun>) -> ArchiverControl {
         let run = run.map_or_else(Default::default, |run| jobs::state::LastRun {
             at: Some(run.at),
             paused: run.paused,
         });
-        ArchiverState { shared: jobs::state::ArchiverState::after(run), ..ArchiverState::default() }
+        ArchiverControl { shared: jobs::state::ArchiverState::after(run), ..ArchiverControl::default() }
     }
 }
 

@@ -10,7 +10,7 @@ use bluetick_core::ports::ArchiveError;
 use super::Archiver;
 use super::job::{Stub, damaged, moved_meanwhile, records_of, stubs_of};
 use crate::codec::archive::{ArchiveProgress, SegmentRow};
-use crate::codec::chunk::{ChunkEntry, Fingerprinter, Packer};
+use crate::codec::chunk::{ChunkEntry, ChunkPacker, Fingerprinter};
 use crate::tables::{ChunkKey, Tables, TablesError, Update};
 
 impl Archiver {
@@ -71,7 +71,7 @@ fn put_back<R: AsRef<[u8]>>(
 ) -> Result<(), ArchiveError> {
     let engine = tables.writing()?;
     let mut update = engine.update()?;
-    let mut packer = Packer::default();
+    let mut packer = ChunkPacker::default();
     for (stub, records) in stubs.iter().zip(records) {
         if update.chunk(ChunkKey { first: stub.first, ..key })? != Some(&stub.bytes[..]) {
             return Err(moved_meanwhile(key));
@@ -85,7 +85,7 @@ fn put_back<R: AsRef<[u8]>>(
 }
 
 fn hot_chunk<R: AsRef<[u8]>>(
-    packer: &mut Packer,
+    packer: &mut ChunkPacker,
     stub: &Stub,
     records: &[R],
 ) -> Result<Vec<u8>, TablesError> {

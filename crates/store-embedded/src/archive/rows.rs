@@ -23,7 +23,7 @@ use super::job::{records_of, stubs_of};
 use super::move_out::{PlannedChunks, SealedSegment};
 use super::rewrite::SalvagedChunks;
 use super::{Archiver, erase, move_out, restore, retention, rewrite, verify};
-use crate::codec::archive::{Erasure, ErasureRequest, SegmentRow};
+use crate::codec::archive::{Erasure, SegmentRow, StoredErasureRequest};
 use crate::tables::{ChunkKey, RequestKey, TablesError};
 
 /// Conversations that are read from the tables at a time. Bounds the length of a snapshot and the
@@ -40,7 +40,7 @@ impl ArchiveRows for JobRows<'_> {
     type Segment = (ChunkKey, SegmentRow);
     type Run = PlannedChunks;
     type Salvage = SalvagedChunks;
-    type Request = (RequestKey, ErasureRequest);
+    type Request = (RequestKey, StoredErasureRequest);
     type Erasure = Erasure;
 
     const LISTS_ORPHANS: bool = false;
@@ -327,16 +327,19 @@ impl ArchiveRows for JobRows<'_> {
         self.0.head(id).await
     }
 
-    async fn accept(&mut self, scope: ErasureScope) -> Result<(RequestKey, ErasureRequest), ArchiveError> {
+    async fn accept(
+        &mut self,
+        scope: ErasureScope,
+    ) -> Result<(RequestKey, StoredErasureRequest), ArchiveError> {
         self.0.accept(scope).await
     }
 
-    fn scope_of((_, request): &(RequestKey, ErasureRequest)) -> ErasureScope {
-        let ErasureRequest { conversation, sender, through } = request.clone();
+    fn scope_of((_, request): &(RequestKey, StoredErasureRequest)) -> ErasureScope {
+        let StoredErasureRequest { conversation, sender, through } = request.clone();
         ErasureScope { conversation, sender, through }
     }
 
-    async fn requests(&mut self) -> Result<Vec<(RequestKey, ErasureRequest)>, ArchiveError> {
+    async fn requests(&mut self) -> Result<Vec<(RequestKey, StoredErasureRequest)>, ArchiveError> {
         let tables = Arc::clone(&self.0.tables);
         self.0.blocking(move || Ok(tables.current()?.snapshot()?.erasure_requests()?)).await
     }
@@ -355,7 +358,7 @@ impl ArchiveRows for JobRows<'_> {
 
     async fn note(
         &mut self,
-        (key, _): &(RequestKey, ErasureRequest),
+        (key, _): &(RequestKey, StoredErasureRequest),
         found: Vec<Erasure>,
     ) -> Result<(), ArchiveError> {
         self.0.note_erasures(key.clone(), found).await

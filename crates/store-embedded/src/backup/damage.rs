@@ -8,7 +8,7 @@ use crate::codec::{DecodeError, rows};
 
 /// The damaged rows of a backup.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Damage {
+pub struct DamagedRows {
     pub rows: u64,
     /// Conversations with a damaged row, in the spelling of [`Finding::conversation_id`].
     conversations: HashSet<String>,
@@ -18,7 +18,7 @@ pub struct Damage {
     anywhere: bool,
 }
 
-impl Damage {
+impl DamagedRows {
     /// Checks a row before it is restored.
     pub fn note_row(&mut self, table: &str, key: &[u8], row: &[u8]) {
         let Some(problem) = row_problem(table, key, row) else { return };
@@ -64,7 +64,7 @@ mod tests {
     fn damage_explains_only_findings_of_its_own_conversation() {
         let [one, other] = ["bob", "carol"]
             .map(|peer| ConversationId::direct(&"alice".parse().unwrap(), &peer.parse().unwrap()));
-        let mut damage = Damage::default();
+        let mut damage = DamagedRows::default();
         let found = |id: ConversationId| Finding::row("chunks", id.to_string(), "not there").of(id);
         assert!(!damage.explains(&found(one)));
         damage.note_row("conversations", one.as_bytes(), b"no row");

@@ -80,7 +80,7 @@ pub enum ManifestError {
 
 /// The fields that every version has.
 #[derive(Deserialize)]
-struct Kind {
+struct ManifestVersion {
     format: String,
     version: u32,
 }
@@ -105,7 +105,7 @@ impl Manifest {
 
     pub fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
         let damaged = |error: serde_json::Error| ManifestError::Damaged(error.to_string());
-        let Kind { format, version } = serde_json::from_slice(bytes).map_err(damaged)?;
+        let ManifestVersion { format, version } = serde_json::from_slice(bytes).map_err(damaged)?;
         if format != FORMAT {
             return Err(ManifestError::Damaged("it is not of a backup".to_owned()));
         }

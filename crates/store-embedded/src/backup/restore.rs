@@ -18,7 +18,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::runtime::Handle;
 
-use super::damage::Damage;
+use super::damage::DamagedRows;
 use super::epoch::epoch_after;
 use super::manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 use super::parts;
@@ -88,7 +88,7 @@ pub struct Restored {
 pub async fn restore(parts: RestoreParts) -> Result<Restored, RestoreError> {
     let manifest = read_manifest(&parts.destination).await?;
     let made = Handle::current();
-    let work = tokio::task::spawn_blocking(move || Restore { parts, manifest, runtime: made }.run());
+    let work = tokio::task::spawn_blocking(move || BackupRestore { parts, manifest, runtime: made }.run());
     work.await.map_err(|_| RestoreError::Stopped)?
 }
 
@@ -102,13 +102,13 @@ async fn read_manifest(destination: &BackupDestination) -> Result<Manifest, Rest
     }
 }
 
-struct Restore {
+struct BackupRestore {
     parts: RestoreParts,
     manifest: Manifest,
     runtime: Handle,
 }
 
-impl Restore {
+impl BackupRestore {
     fn run(self) -> Result<Restored, RestoreError> {
         let data_dir = &self.parts.data_dir;
         let was_there = make_empty(data_dir)?;
@@ -191,8 +191,8 @@ impl Restore {
 
     /// Fills the tables. Returns the rows that were already damaged when they were copied. Errors
     /// if their number differs from the manifest.
-    fn make_tables(&self, directory: &Path, epoch: Epoch) -> Result<Damage, RestoreError> {
-        let mut damage = Damage::default();
+    fn make_tables(&self, directory: &Path, epoch: Epoch) -> Result<DamagedRows, RestoreError> {
+        let mut damage = DamagedRows::default();
         fill::<RestoreError>(
             directory,
             |filling| {
@@ -267,7 +267,7 @@ impl Restore {
 
     /// Checks the restored store more thoroughly than a start does, before a server can start on
     /// it.
-    fn look_through(&self, building: &Path, damage: &Damage) -> Result<(), RestoreError> {
+    fn look_through(&self, building: &Path, damage: &DamagedRows) -> Result<(), RestoreError> {
         let report = check::check(CheckParts {
             data_dir: building.to_owned(),
             progress: Arc::clone(&self.parts.progress),

@@ -17,7 +17,7 @@ use super::parts::PartBuilder;
 use super::{KEY_FILES, at_destination};
 use crate::check::row_problem;
 use crate::codec::Reader;
-use crate::codec::event::{self, Event};
+use crate::codec::event::{self, LogEvent};
 use crate::log::{self, BatchNumber, LogError, Spares, StoreTag};
 use crate::store::EmbeddedStore;
 use crate::tables::{Snapshot, Tables, verified};
@@ -302,16 +302,16 @@ impl SnapshotSource {
             };
             while let Some(event) = event::next_event(&mut reader).map_err(in_batch)? {
                 match event {
-                    Event::Message { conversation, seq, .. } => {
+                    LogEvent::Message { conversation, seq, .. } => {
                         let stored = snapshot.conversation(conversation)?;
                         let head = stored.map_or(Seq::ZERO, |stored| stored.conversation.head);
                         copied.messages += u64::from(seq > head);
                     }
-                    Event::Created { conversation, .. } => {
+                    LogEvent::Created { conversation, .. } => {
                         let is_new = snapshot.conversation(conversation.id)?.is_none();
                         copied.conversations += u64::from(is_new && created.insert(conversation.id));
                     }
-                    Event::User(user) => {
+                    LogEvent::User(user) => {
                         let is_new = snapshot.user(&user.id)?.is_none();
                         copied.accounts += u64::from(is_new && joined.insert(user.id));
                     }

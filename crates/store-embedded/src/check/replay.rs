@@ -7,7 +7,7 @@ use bluetick_core::members::MembershipChange;
 use bluetick_core::{ConversationId, Seq, UserId};
 
 use super::finding::{Finding, Findings};
-use crate::codec::event::{self, Event};
+use crate::codec::event::{self, LogEvent};
 use crate::codec::record::Record;
 use crate::codec::{DecodeError, Reader};
 use crate::log::LogFrame;
@@ -71,9 +71,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn event(&mut self, event: Event<'_>) -> Result<(), (Option<ConversationId>, Option<Seq>, String)> {
+    fn event(&mut self, event: LogEvent<'_>) -> Result<(), (Option<ConversationId>, Option<Seq>, String)> {
         match event {
-            Event::Message { conversation, seq, record } => {
+            LogEvent::Message { conversation, seq, record } => {
                 let wrong = |what: String| (Some(conversation), Some(seq), what);
                 let decoded =
                     Record::decode(record).map_err(|error: DecodeError| wrong(error.to_string()))?;
@@ -89,26 +89,25 @@ impl<'a> Replay<'a> {
                     Some(head) => Err(wrong(format!("{} comes next in this conversation", head.next()))),
                 }
             }
-            Event::Created { conversation, members } => {
+            LogEvent::Created { conversation, members } => {
                 self.others.extend(members.iter().map(|member| member.user.clone()));
                 let head = self.head(conversation.id).unwrap_or(Seq::ZERO);
                 self.heads.insert(conversation.id, Some(head));
                 Ok(())
             }
-            Event::Membership { conversation, change } => {
+            LogEvent::Membership { conversation, change } => {
                 if let MembershipChange::Joined(member) = change {
                     self.others.insert(member.user);
                 }
                 self.exists(conversation)
             }
-            Event::Profile { user, .. } => {
+            LogEvent::Profile { user, .. } => {
                 self.others.insert(user);
                 Ok(())
             }
-            Event::ReadStateChanged { membership, .. } | Event::PreferencesChanged { membership, .. } => {
-                self.exists(membership.conversation)
-            }
-            Event::User(user) => {
+            LogEvent::ReadStateChanged { membership, .. }
+            | LogEvent::PreferencesChanged { membership, .. } => self.exists(membership.conversation),
+            LogEvent::User(user) => {
                 self.users.insert(user.id);
                 Ok(())
             }

@@ -130,7 +130,7 @@ impl Erasure {
 /// An erasure as the operator requested it. It is durable before the erasure is acknowledged. The
 /// search replaces it by one [`Erasure`] for each conversation with content to erase.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ErasureRequest {
+pub struct StoredErasureRequest {
     /// `None`: every conversation.
     pub conversation: Option<ConversationId>,
     /// `None`: every sender.
@@ -139,7 +139,7 @@ pub struct ErasureRequest {
     pub through: Option<Seq>,
 }
 
-impl ErasureRequest {
+impl StoredErasureRequest {
     pub fn row(&self) -> Vec<u8> {
         seal(|out| {
             put_bytes(out, self.conversation.as_ref().map_or(&[], |id| &id.as_bytes()[..]));
@@ -149,7 +149,7 @@ impl ErasureRequest {
         })
     }
 
-    pub fn read(row: &[u8]) -> Result<ErasureRequest, DecodeError> {
+    pub fn read(row: &[u8]) -> Result<StoredErasureRequest, DecodeError> {
         let mut reader = unseal(row)?;
         let conversation = match reader.bytes()? {
             [] => None,
@@ -168,7 +168,7 @@ impl ErasureRequest {
         };
         let has_through = reader.u8()? != 0;
         let through = Some(Seq::new(reader.varint()?)).filter(|_| has_through);
-        Ok(ErasureRequest { conversation, sender, through })
+        Ok(StoredErasureRequest { conversation, sender, through })
     }
 }
 
@@ -251,14 +251,14 @@ mod tests {
         let everybody = Erasure { sender: None, ..erasure.clone() };
         assert_eq!(Erasure::read(&everybody.key(), &everybody.row()), Ok(everybody));
         for request in [
-            ErasureRequest { conversation: None, sender: erasure.sender.clone(), through: None },
-            ErasureRequest {
+            StoredErasureRequest { conversation: None, sender: erasure.sender.clone(), through: None },
+            StoredErasureRequest {
                 conversation: Some(erasure.conversation),
                 sender: None,
                 through: Some(Seq::new(9)),
             },
         ] {
-            assert_eq!(ErasureRequest::read(&request.row()), Ok(request));
+            assert_eq!(StoredErasureRequest::read(&request.row()), Ok(request));
         }
         let run = LastRun { at: Timestamp::from_millis(7), paused: None };
         assert_eq!(LastRun::read(&run.encode()), Ok(run.clone()));

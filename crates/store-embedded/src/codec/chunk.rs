@@ -251,7 +251,7 @@ pub(super) fn next_record(
 }
 
 /// Packs chunks and reuses its buffers.
-pub struct Packer {
+pub struct ChunkPacker {
     zstd: zstd::bulk::Compressor<'static>,
     raw: Vec<u8>,
 }
@@ -263,15 +263,15 @@ pub struct ChunkEntry<'a> {
     pub fingerprint: Fingerprint,
 }
 
-impl Default for Packer {
-    fn default() -> Packer {
+impl Default for ChunkPacker {
+    fn default() -> ChunkPacker {
         let zstd = zstd::bulk::Compressor::new(COMPRESSION_LEVEL)
             .expect("creating a compressor fails only without memory");
-        Packer { zstd, raw: Vec::new() }
+        ChunkPacker { zstd, raw: Vec::new() }
     }
 }
 
-impl Packer {
+impl ChunkPacker {
     /// Appends one chunk to `out`. `newest` is at least the `received_at` of every message up to
     /// the last entry. Panics unless `entries` has 1 to 64 elements.
     pub fn pack(
@@ -351,7 +351,7 @@ mod tests {
             .map(|(record, number)| ChunkEntry { record, fingerprint: Fingerprint(number) })
             .collect();
         let mut out = b"before".to_vec();
-        Packer::default().pack(&entries, Timestamp::from_millis(records.len() as i64), 5, &mut out);
+        ChunkPacker::default().pack(&entries, Timestamp::from_millis(records.len() as i64), 5, &mut out);
         out.split_off(6)
     }
 
@@ -371,7 +371,7 @@ mod tests {
         let prints = [7, 0, 0, 9].map(Fingerprint);
         let entries = prints.map(|fingerprint| ChunkEntry { record: b"x", fingerprint });
         let mut chunk = Vec::new();
-        Packer::default().pack(&entries, Timestamp::default(), 100, &mut chunk);
+        ChunkPacker::default().pack(&entries, Timestamp::default(), 100, &mut chunk);
         let header = Header::read(&chunk).unwrap();
         assert_eq!([0, 1, 2, 3].map(|index| header.notices_through(index)), [100, 101, 102, 102]);
     }

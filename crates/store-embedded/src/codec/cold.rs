@@ -191,7 +191,7 @@ const STUB_LEVEL: i32 = 9;
 mod tests {
     use bluetick_core::{ContentType, Timestamp};
 
-    use super::super::chunk::{ChunkEntry, Packer};
+    use super::super::chunk::{ChunkEntry, ChunkPacker};
     use super::*;
 
     const HASHER: Fingerprinter = Fingerprinter([7; 16]);
@@ -218,7 +218,7 @@ mod tests {
             .map(|(record, print)| ChunkEntry { record, fingerprint: Fingerprint(print) })
             .collect();
         let mut chunk = Vec::new();
-        Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut chunk);
+        ChunkPacker::default().pack(&entries, Timestamp::from_millis(77), 5, &mut chunk);
         chunk
     }
 
@@ -260,7 +260,7 @@ mod tests {
             .map(|(number, record)| ChunkEntry { record, fingerprint: print(number) })
             .collect();
         let mut hot = Vec::new();
-        Packer::default().pack(&entries, Timestamp::from_millis(77), 5, &mut hot);
+        ChunkPacker::default().pack(&entries, Timestamp::from_millis(77), 5, &mut hot);
         let header = Header::read(&hot).unwrap();
         let parts = pack(Seq::new(65), &header, &location(), &stubs);
         assert!(parts.len() > 1);

@@ -24,7 +24,7 @@ const PROFILE: u8 = 8;
 
 /// One decoded event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum LogEvent<'a> {
     Message {
         conversation: ConversationId,
         seq: Seq,
@@ -167,7 +167,7 @@ fn put_event(out: &mut Vec<u8>, kind: u8, body: &[u8]) {
 }
 
 /// Reads the next event. Returns `None` at the end of the batch.
-pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, DecodeError> {
+pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<LogEvent<'a>>, DecodeError> {
     if reader.is_empty() {
         return Ok(None);
     }
@@ -177,18 +177,18 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
         MESSAGE => {
             let conversation = read_conversation_id(&mut body)?;
             let seq = Seq::new(body.varint()?);
-            Event::Message { conversation, seq, record: body.rest() }
+            LogEvent::Message { conversation, seq, record: body.rest() }
         }
         CREATED => {
             let id = read_conversation_id(&mut body)?;
             let conversation = super::rows::read_facts(&mut body, id)?;
             let count = body.varint()?;
             let members = (0..count).map(|_| read_member(&mut body)).collect::<Result<_, _>>()?;
-            Event::Created { conversation, members: Members::from_unsorted(members) }
+            LogEvent::Created { conversation, members: Members::from_unsorted(members) }
         }
         JOINED => {
             let conversation = read_conversation_id(&mut body)?;
-            Event::Membership { conversation, change: MembershipChange::Joined(read_member(&mut body)?) }
+            LogEvent::Membership { conversation, change: MembershipChange::Joined(read_member(&mut body)?) }
         }
         LEFT => {
             let conversation = read_conversation_id(&mut body)?;
@@ -197,23 +197,26 @@ pub fn next_event<'a>(reader: &mut Reader<'a>) -> Result<Option<Event<'a>>, Deco
                 "" => None,
                 heir => Some(UserId::from_stored(heir).map_err(|_| DecodeError::Malformed("a user id"))?),
             };
-            Event::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
+            LogEvent::Membership { conversation, change: MembershipChange::Left { user, new_admin } }
         }
         USER => {
             let id = read_user_id(&mut body)?;
-            Event::User(super::rows::read_user(&mut body, id)?)
+            LogEvent::User(super::rows::read_user(&mut body, id)?)
         }
         READ_STATE => {
             let membership = read_membership_ref(&mut body)?;
-            Event::ReadStateChanged { membership, member_state: super::rows::read_progress(&mut body)? }
+            LogEvent::ReadStateChanged { membership, member_state: super::rows::read_progress(&mut body)? }
         }
         PREFERENCES => {
             let membership = read_membership_ref(&mut body)?;
-            Event::PreferencesChanged { membership, preferences: super::rows::read_preferences(body.u8()?)? }
+            LogEvent::PreferencesChanged {
+                membership,
+                preferences: super::rows::read_preferences(body.u8()?)?,
+            }
         }
         PROFILE => {
             let user = read_user_id(&mut body)?;
-            Event::Profile { user, profile: super::rows::read_profile(&mut body)? }
+            LogEvent::Profile { user, profile: super::rows::read_profile(&mut body)? }
         }
         value => return Err(DecodeError::Unknown { what: "event", value: value.into() }),
     };
@@ -320,17 +323,17 @@ mod tests {
         let mut kinds = Vec::new();
         while let Some(event) = next_event(&mut reader).unwrap() {
             kinds.push(match event {
-                Event::Message { seq, record, .. } => format!("message {seq} {}", record.len()),
-                Event::Created { members, .. } => format!("founded by {}", members.len()),
-                Event::Membership { change, .. } => format!("{change:?}"),
-                Event::User(user) => format!("user {}", user.id),
-                Event::ReadStateChanged { membership, member_state } => {
+                LogEvent::Message { seq, record, .. } => format!("message {seq} {}", record.len()),
+                LogEvent::Created { members, .. } => format!("founded by {}", members.len()),
+                LogEvent::Membership { change, .. } => format!("{change:?}"),
+                LogEvent::User(user) => format!("user {}", user.id),
+                LogEvent::ReadStateChanged { membership, member_state } => {
                     format!("{membership:?} {member_state:?}")
                 }
-                Event::PreferencesChanged { membership, preferences } => {
+                LogEvent::PreferencesChanged { membership, preferences } => {
                     format!("{membership:?} {preferences:?}")
                 }
-                Event::Profile { user, profile } => format!("{user} {profile:?}"),
+                LogEvent::Profile { user, profile } => format!("{user} {profile:?}"),
             });
         }
         assert_eq!(kinds.len(), 8);

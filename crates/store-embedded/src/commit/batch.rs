@@ -21,13 +21,13 @@ use crate::codec::record;
 use crate::log::BatchBuffer;
 use crate::memory::ResidentConversation;
 
-pub type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+pub type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// A command in the committer's queue.
 ///
 /// Messages are stored inline: a box per message would be allocated by one thread and freed by
 /// another, which costs more than moving the message. Rare or large commands are boxed.
-pub enum Command {
+pub enum CommitCommand {
     Append(AppendCommand),
     Receipt(Box<ReceiptCommand>),
     Control(Box<Control>),
@@ -38,45 +38,45 @@ pub enum Control {
     Open {
         resident: Arc<ResidentConversation>,
         new: NewConversation,
-        reply: Reply<OpenedConversation>,
+        reply: ReplySender<OpenedConversation>,
     },
     Add {
         resident: Arc<ResidentConversation>,
         add: AddMembers,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     },
     Remove {
         resident: Arc<ResidentConversation>,
         remove: RemoveMember,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     },
     CreateUser {
         user: User,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     ReserveName {
         user: User,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     UpdateUser {
         update: UserUpdate,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     SetPreferences {
         resident: Arc<ResidentConversation>,
         prefer: SetPreferences,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     Profile {
         update: ProfileUpdate,
-        reply: Reply<Profile>,
+        reply: ReplySender<Profile>,
     },
 }
 
 pub struct ReceiptCommand {
     pub resident: Arc<ResidentConversation>,
     pub receipt: Receipt,
-    pub reply: Reply<ReadState>,
+    pub reply: ReplySender<ReadState>,
 }
 
 pub struct AppendCommand {
@@ -85,7 +85,7 @@ pub struct AppendCommand {
     pub fingerprint: Fingerprint,
     /// Present if the client marked the message as a resend.
     pub searched: Option<Box<DuplicateSearch>>,
-    pub reply: Reply<Appended>,
+    pub reply: ReplySender<Appended>,
 }
 
 /// The result of the duplicate search that runs before a resend is queued.
@@ -99,7 +99,7 @@ pub struct DuplicateSearch {
 
 /// The state that a command depends on and may change.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Subject {
+pub enum CommandSubject {
     Conversation(ConversationId),
     /// One skeleton of a user id. Ids that look alike share at least one skeleton.
     Name(Skeleton),
@@ -107,35 +107,35 @@ pub enum Subject {
 }
 
 /// Returns the subjects of a command that creates or changes `user`.
-pub fn names_of(user: &UserId) -> impl Iterator<Item = Subject> {
-    Skeleton::all(user.as_str()).into_iter().map(Subject::Name)
+pub fn names_of(user: &UserId) -> impl Iterator<Item = CommandSubject> {
+    Skeleton::all(user.as_str()).into_iter().map(CommandSubject::Name)
 }
 
-impl Command {
+impl CommitCommand {
     /// Returns an estimate of the bytes that the command adds to a batch.
     pub fn weight(&self) -> usize {
         match self {
-            Command::Append(command) => record::length_of(&command.append),
-            Command::Receipt(command) => 64 + command.receipt.user.as_str().len(),
-            Command::Control(_) => 1 << 10,
+            CommitCommand::Append(command) => record::length_of(&command.append),
+            CommitCommand::Receipt(command) => 64 + command.receipt.user.as_str().len(),
+            CommitCommand::Control(_) => 1 << 10,
         }
     }
 
     /// Touches the memory that sequencing the command needs, so that the processor prefetches it.
     pub fn warm_up(&self) {
-        if let Command::Append(command) = self {
+        if let CommitCommand::Append(command) = self {
             std::hint::black_box(command.resident.0.last_used());
             std::hint::black_box(command.append.sender.as_str().as_bytes().first().copied());
         }
     }
 
     /// Returns whether the command depends on one of `subjects`.
-    pub fn depends_on(&self, subjects: &HashSet<Subject>) -> bool {
-        let conversation = |id| subjects.contains(&Subject::Conversation(id));
+    pub fn depends_on(&self, subjects: &HashSet<CommandSubject>) -> bool {
+        let conversation = |id| subjects.contains(&CommandSubject::Conversation(id));
         match self {
-            Command::Append(command) => conversation(command.append.conversation),
-            Command::Receipt(command) => conversation(command.receipt.conversation),
-            Command::Control(control) => match &**control {
+            CommitCommand::Append(command) => conversation(command.append.conversation),
+            CommitCommand::Receipt(command) => conversation(command.receipt.conversation),
+            CommitCommand::Control(control) => match &**control {
                 Control::Open { new, .. } => conversation(new.id),
                 Control::Add { add, .. } => conversation(add.conversation),
                 Control::Remove { remove, .. } => conversation(remove.conversation),
@@ -146,16 +146,18 @@ impl Command {
                     names_of(&update.id).any(|name| subjects.contains(&name))
                 }
                 Control::SetPreferences { prefer, .. } => conversation(prefer.conversation),
-                Control::Profile { update, .. } => subjects.contains(&Subject::Profile(update.user.clone())),
+                Control::Profile { update, .. } => {
+                    subjects.contains(&CommandSubject::Profile(update.user.clone()))
+                }
             },
         }
     }
 
     pub fn refuse(self, error: StoreError) {
         match self {
-            Command::Append(command) => answer(command.reply, Err(error)),
-            Command::Receipt(command) => answer(command.reply, Err(error)),
-            Command::Control(control) => match *control {
+            CommitCommand::Append(command) => answer(command.reply, Err(error)),
+            CommitCommand::Receipt(command) => answer(command.reply, Err(error)),
+            CommitCommand::Control(control) => match *control {
                 Control::Open { reply, .. } => answer(reply, Err(error)),
                 Control::Add { reply, .. } | Control::Remove { reply, .. } => answer(reply, Err(error)),
                 Control::CreateUser { reply, .. }
@@ -169,7 +171,7 @@ impl Command {
 }
 
 /// Sends the result. Ignores a caller that no longer waits for it.
-pub fn answer<T>(reply: Reply<T>, result: Result<T, StoreError>) {
+pub fn answer<T>(reply: ReplySender<T>, result: Result<T, StoreError>) {
     drop(reply.send(result));
 }
 
@@ -188,22 +190,22 @@ pub enum PlannedEffect {
     /// A duplicate of a message earlier in this batch. It is answered once the batch is durable.
     Echo {
         appended: Appended,
-        reply: Reply<Appended>,
+        reply: ReplySender<Appended>,
     },
     Created {
         resident: Arc<ResidentConversation>,
         initial: Box<InitialState>,
         notice: Option<Range<usize>>,
-        reply: Reply<OpenedConversation>,
+        reply: ReplySender<OpenedConversation>,
     },
     Members {
         resident: Arc<ResidentConversation>,
         changes: Vec<(ChangeWithNotice, Range<usize>)>,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     },
     User {
         user: User,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     /// `member_state` is a lower bound: the member's read state advances at least to it.
     Receipt {
@@ -214,14 +216,14 @@ pub enum PlannedEffect {
         resident: Arc<ResidentConversation>,
         prefer: SetPreferences,
         preferences: Preferences,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     },
     Profile {
         user: UserId,
         profile: Profile,
         /// Whether the update revokes tokens that were valid before.
         revokes: bool,
-        reply: Reply<Profile>,
+        reply: ReplySender<Profile>,
     },
 }
 
@@ -232,7 +234,7 @@ pub struct Batch {
     /// Subjects changed by this batch; the change becomes visible only when the batch is durable. A
     /// command that depends on one of them waits for the next batch, so no decision relies on a
     /// change that may still fail.
-    pub unsettled: HashSet<Subject>,
+    pub unsettled: HashSet<CommandSubject>,
 }
 
 impl Batch {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 // Uses the runtime's clock if a runtime exists, so that tests can simulate time.
 use tokio::time::Instant;
 
-use super::batch::{Batch, Command, PlannedEffect, PlannedMessage, answer};
+use super::batch::{Batch, CommitCommand, PlannedEffect, PlannedMessage, answer};
 use super::publish::Publisher;
 use super::queue::Taken;
 use super::sequence::Sequencer;
@@ -86,7 +86,7 @@ impl Committer {
         self.seal_at_the_end();
     }
 
-    fn turn(&mut self, taken: &mut VecDeque<Command>) {
+    fn turn(&mut self, taken: &mut VecDeque<CommitCommand>) {
         self.write_all(taken);
         self.recycle();
         self.scrub();
@@ -127,19 +127,19 @@ impl Committer {
         Some(due.saturating_duration_since(Instant::now()).max(Duration::from_millis(10)))
     }
 
-    fn write_all(&mut self, taken: &mut VecDeque<Command>) {
+    fn write_all(&mut self, taken: &mut VecDeque<CommitCommand>) {
         if self.parts.health.check().is_err() {
             self.probe();
         }
         let max_payload = self.parts.log.max_payload_bytes().min(BATCH_BYTES);
-        let batch_for = |taken: &VecDeque<Command>| {
-            let bytes = taken.iter().map(Command::weight).sum::<usize>() + 32 * taken.len();
+        let batch_for = |taken: &VecDeque<CommitCommand>| {
+            let bytes = taken.iter().map(CommitCommand::weight).sum::<usize>() + 32 * taken.len();
             Batch::with_capacity(taken.len(), bytes.min(max_payload))
         };
         let mut batch = batch_for(taken);
         // Prefetch all conversation states before locking them one by one. The processor then
         // overlaps the cache misses.
-        taken.iter().for_each(Command::warm_up);
+        taken.iter().for_each(CommitCommand::warm_up);
         while let Some(command) = taken.pop_front() {
             if let Err(refused) = self.parts.health.check() {
                 command.refuse(refused);

@@ -56,7 +56,7 @@ enum Slot {
 }
 
 /// What [`Handover::receive`] returns to the checkpoint thread.
-pub enum Sealed {
+pub enum HandoverItem {
     Generation(Generation),
     Closed,
 }
@@ -177,14 +177,14 @@ impl Handover {
     }
 
     /// Waits for a generation, or for `close`.
-    pub fn receive(&self) -> Sealed {
+    pub fn receive(&self) -> HandoverItem {
         let mut state = self.state();
         loop {
             if let Some(generation) = state.begin_writing() {
-                return Sealed::Generation(generation);
+                return HandoverItem::Generation(generation);
             }
             if state.closed {
-                return Sealed::Closed;
+                return HandoverItem::Closed;
             }
             self.changed.wait(&mut state);
         }

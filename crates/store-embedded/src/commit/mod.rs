@@ -14,10 +14,10 @@ mod sequence;
 
 use std::sync::Arc;
 
-pub use batch::{AppendCommand, Command, Control, DuplicateSearch, ReceiptCommand, Reply};
+pub use batch::{AppendCommand, CommitCommand, Control, DuplicateSearch, ReceiptCommand, ReplySender};
 use bluetick_core::StoreError;
 pub use committer::{CLOSING_PATIENCE, Committer, CommitterParts};
-pub use handover::{Handover, Sealed};
+pub use handover::{Handover, HandoverItem};
 pub use health::HealthState;
 pub use queue::Queue;
 pub use sequence::Sequencer;
@@ -26,9 +26,9 @@ use tokio::sync::oneshot;
 use crate::memory::ResidentConversation;
 
 /// The receiving end of a reply.
-pub type Answer<T> = oneshot::Receiver<Result<T, StoreError>>;
+pub type ReplyReceiver<T> = oneshot::Receiver<Result<T, StoreError>>;
 
-pub fn reply_pair<T>() -> (Reply<T>, Answer<T>) {
+pub fn reply_pair<T>() -> (ReplySender<T>, ReplyReceiver<T>) {
     oneshot::channel()
 }
 

@@ -15,7 +15,7 @@ use bluetick_core::{
 use bytes::Bytes;
 
 use super::WritableConversation;
-use super::batch::{AppendCommand, PlannedEffect, PlannedMessage, ReceiptCommand, Reply, answer};
+use super::batch::{AppendCommand, PlannedEffect, PlannedMessage, ReceiptCommand, ReplySender, answer};
 use crate::codec::chunk::Fingerprint;
 use crate::memory::{
     ConversationState, Generation, NoticesAbove, Profiles, ResidentConversation, TailMessage, Users,
@@ -36,12 +36,12 @@ pub struct Publisher<'a> {
 /// An answer to send after the listener was notified. Most answers are about messages, so larger
 /// variants are boxed.
 pub enum PendingAnswer {
-    Appended(Appended, Reply<Appended>),
-    Opened(Box<OpenedConversation>, Reply<OpenedConversation>),
-    Changed(Box<Result<ConversationWithMembers, StoreError>>, Reply<ConversationWithMembers>),
-    ReadStateChanged(ReadState, Reply<ReadState>),
-    Profile(Profile, Reply<Profile>),
-    Done(Reply<()>),
+    Appended(Appended, ReplySender<Appended>),
+    Opened(Box<OpenedConversation>, ReplySender<OpenedConversation>),
+    Changed(Box<Result<ConversationWithMembers, StoreError>>, ReplySender<ConversationWithMembers>),
+    ReadStateChanged(ReadState, ReplySender<ReadState>),
+    Profile(Profile, ReplySender<Profile>),
+    Done(ReplySender<()>),
 }
 
 impl PendingAnswer {
@@ -137,7 +137,7 @@ impl Publisher<'_> {
         resident: &Arc<ResidentConversation>,
         initial: decide::InitialState,
         notice: Option<Range<usize>>,
-        reply: Reply<OpenedConversation>,
+        reply: ReplySender<OpenedConversation>,
     ) {
         let mut state = resident.state();
         state.create(initial.conversation, Arc::new(initial.members));
@@ -162,7 +162,7 @@ impl Publisher<'_> {
         &mut self,
         resident: &Arc<ResidentConversation>,
         changes: Vec<(ChangeWithNotice, Range<usize>)>,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     ) {
         let mut state = resident.state();
         // Apply all changes first, so that all events share one list of members.
@@ -199,7 +199,7 @@ impl Publisher<'_> {
         resident: &Arc<ResidentConversation>,
         prefer: SetPreferences,
         preferences: Preferences,
-        reply: Reply<()>,
+        reply: ReplySender<()>,
     ) {
         let mut state = resident.state();
         let changed = state

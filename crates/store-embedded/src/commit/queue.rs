@@ -7,7 +7,7 @@ use std::time::Duration;
 use bluetick_core::StoreError;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::Command;
+use super::CommitCommand;
 
 /// Upper bound on the estimated bytes of queued commands. Without it a few thousand large messages
 /// could fill the memory.
@@ -21,7 +21,7 @@ pub struct Queue {
 
 #[derive(Default)]
 struct QueueState {
-    waiting: VecDeque<Command>,
+    waiting: VecDeque<CommitCommand>,
     bytes: usize,
     nudged: bool,
     closed: bool,
@@ -44,7 +44,7 @@ impl Queue {
         self.state.lock()
     }
 
-    pub fn push(&self, command: Command) -> Result<(), StoreError> {
+    pub fn push(&self, command: CommitCommand) -> Result<(), StoreError> {
         let mut state = self.state();
         if state.closed {
             return Err(StoreError::Closing);
@@ -81,13 +81,13 @@ impl Queue {
     }
 
     /// Moves all queued commands into `taken`. Does not wait.
-    pub fn take_now(&self, taken: &mut VecDeque<Command>) {
+    pub fn take_now(&self, taken: &mut VecDeque<CommitCommand>) {
         self.hand_over(self.state(), taken);
     }
 
     /// Moves all queued commands into `taken`. Waits for a command, a nudge or `close`, at most
     /// `patience`.
-    pub fn take(&self, taken: &mut VecDeque<Command>, patience: Option<Duration>) -> Taken {
+    pub fn take(&self, taken: &mut VecDeque<CommitCommand>, patience: Option<Duration>) -> Taken {
         let mut state = self.state();
         while state.waiting.is_empty() && !state.closed && !state.nudged {
             state.is_waiting = true;
@@ -104,7 +104,7 @@ impl Queue {
         if taken.is_empty() && closed { Taken::Closed } else { Taken::Continue }
     }
 
-    fn hand_over(&self, mut state: MutexGuard<'_, QueueState>, taken: &mut VecDeque<Command>) {
+    fn hand_over(&self, mut state: MutexGuard<'_, QueueState>, taken: &mut VecDeque<CommitCommand>) {
         state.is_waiting = false;
         state.nudged = false;
         state.bytes = 0;
@@ -119,10 +119,10 @@ mod tests {
     use super::super::{Control, reply_pair};
     use super::*;
 
-    fn command() -> Command {
+    fn command() -> CommitCommand {
         let id = "alice".parse().unwrap();
         let update = UserUpdate { id, display_name: None, password_hash: None };
-        Command::Control(Box::new(Control::UpdateUser { update, reply: reply_pair().0 }))
+        CommitCommand::Control(Box::new(Control::UpdateUser { update, reply: reply_pair().0 }))
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
         let queue = Queue::new(2);
         let (reply, answer) = reply_pair();
         let update = UserUpdate { id: "alice".parse().unwrap(), display_name: None, password_hash: None };
-        queue.push(Command::Control(Box::new(Control::UpdateUser { update, reply }))).unwrap();
+        queue.push(CommitCommand::Control(Box::new(Control::UpdateUser { update, reply }))).unwrap();
         queue.abandon();
         assert!(answer.blocking_recv().is_err());
     }

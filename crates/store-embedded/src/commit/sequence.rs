@@ -13,10 +13,10 @@ use bluetick_core::{
 };
 
 use super::batch::{
-    AppendCommand, Batch, Command, Control, PlannedEffect, PlannedMessage, ReceiptCommand, Subject, answer,
-    names_of,
+    AppendCommand, Batch, CommandSubject, CommitCommand, Control, PlannedEffect, PlannedMessage,
+    ReceiptCommand, answer, names_of,
 };
-use super::{Reply, WritableConversation};
+use super::{ReplySender, WritableConversation};
 use crate::codec::chunk::{Fingerprint, Fingerprinter};
 use crate::codec::record::Record;
 use crate::codec::{event, record};
@@ -34,11 +34,11 @@ pub struct Sequencer {
 }
 
 impl Sequencer {
-    pub fn sequence(&self, batch: &mut Batch, command: Command) {
+    pub fn sequence(&self, batch: &mut Batch, command: CommitCommand) {
         match command {
-            Command::Append(command) => self.append(batch, command),
-            Command::Receipt(command) => apply_receipt(batch, command),
-            Command::Control(control) => match *control {
+            CommitCommand::Append(command) => self.append(batch, command),
+            CommitCommand::Receipt(command) => apply_receipt(batch, command),
+            CommitCommand::Control(control) => match *control {
                 Control::Open { resident, new, reply } => self.open(batch, resident, &new, reply),
                 Control::Add { resident, add, reply } => self.add(batch, resident, &add, reply),
                 Control::Remove { resident, remove, reply } => self.remove(batch, resident, &remove, reply),
@@ -164,7 +164,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         new: &NewConversation,
-        reply: Reply<OpenedConversation>,
+        reply: ReplySender<OpenedConversation>,
     ) {
         if let Some(view) = resident.state().view() {
             let opened = match view.members.contains(&new.created_by) {
@@ -178,7 +178,7 @@ impl Sequencer {
         event::put_created(bytes, &initial.conversation, &initial.members);
         let notice = initial.notice.as_ref().map(|notice| put_notice(bytes, notice));
         batch.buffer.events += 1 + u32::from(notice.is_some());
-        batch.unsettled.insert(Subject::Conversation(resident.id));
+        batch.unsettled.insert(CommandSubject::Conversation(resident.id));
         batch.planned.push(PlannedEffect::Created { resident, initial: Box::new(initial), notice, reply });
     }
 
@@ -187,7 +187,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         add: &AddMembers,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     ) {
         let (decided, view) = {
             let state = resident.state();
@@ -205,7 +205,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         remove: &RemoveMember,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     ) {
         let decided = {
             let state = resident.state();
@@ -222,7 +222,7 @@ impl Sequencer {
         batch: &mut Batch,
         resident: Arc<ResidentConversation>,
         changes: Vec<decide::ChangeWithNotice>,
-        reply: Reply<ConversationWithMembers>,
+        reply: ReplySender<ConversationWithMembers>,
     ) {
         let mut planned = Vec::with_capacity(changes.len());
         for (change, notice) in changes {
@@ -232,7 +232,7 @@ impl Sequencer {
             resident.state().reserved = notice.seq;
             planned.push(((change, notice), record));
         }
-        batch.unsettled.insert(Subject::Conversation(resident.id));
+        batch.unsettled.insert(CommandSubject::Conversation(resident.id));
         batch.planned.push(PlannedEffect::Members { resident, changes: planned, reply });
     }
 
@@ -243,7 +243,7 @@ impl Sequencer {
         }
     }
 
-    fn create_user(&self, batch: &mut Batch, user: User, reply: Reply<()>) {
+    fn create_user(&self, batch: &mut Batch, user: User, reply: ReplySender<()>) {
         match self.is_held(&user.id) {
             Ok(false) => put_user(batch, user, reply),
             Ok(true) => answer(reply, Err(Refusal::UserExists.into())),
@@ -251,7 +251,7 @@ impl Sequencer {
         }
     }
 
-    fn reserve_name(&self, batch: &mut Batch, user: User, reply: Reply<()>) {
+    fn reserve_name(&self, batch: &mut Batch, user: User, reply: ReplySender<()>) {
         match self.stored_user(&user.id) {
             Ok(None) => put_user(batch, user, reply),
             Ok(Some(_)) => answer(reply, Ok(())),
@@ -270,7 +270,7 @@ impl Sequencer {
         Ok(false)
     }
 
-    fn update_user(&self, batch: &mut Batch, update: UserUpdate, reply: Reply<()>) {
+    fn update_user(&self, batch: &mut Batch, update: UserUpdate, reply: ReplySender<()>) {
         match self.stored_user(&update.id) {
             Ok(Some(mut user)) => {
                 user.display_name = update.display_name.or(user.display_name);
@@ -284,7 +284,7 @@ impl Sequencer {
 }
 
 impl Sequencer {
-    fn update_profile(&self, batch: &mut Batch, update: ProfileUpdate, reply: Reply<Profile>) {
+    fn update_profile(&self, batch: &mut Batch, update: ProfileUpdate, reply: ReplySender<Profile>) {
         let before = match self.stored_profile(&update.user) {
             Ok(before) => before,
             Err(error) => return answer(reply, Err(error)),
@@ -295,7 +295,7 @@ impl Sequencer {
         }
         event::put_profile(&mut batch.buffer.bytes, &update.user, &profile);
         batch.buffer.events += 1;
-        batch.unsettled.insert(Subject::Profile(update.user.clone()));
+        batch.unsettled.insert(CommandSubject::Profile(update.user.clone()));
         let revokes = profile.revocations != before.revocations;
         batch.planned.push(PlannedEffect::Profile { user: update.user, profile, revokes, reply });
     }
@@ -338,7 +338,7 @@ fn set_preferences(
     batch: &mut Batch,
     resident: Arc<ResidentConversation>,
     prefer: SetPreferences,
-    reply: Reply<()>,
+    reply: ReplySender<()>,
 ) {
     let found =
         resident.state().member(&prefer.user).map(|(member, now)| (member.joined_seq, now.preferences));
@@ -352,7 +352,7 @@ fn set_preferences(
     event::put_preferences_changed(&mut batch.buffer.bytes, &membership, preferences);
     batch.buffer.events += 1;
     // Hidden read receipts must take effect before the next receipt is sequenced.
-    batch.unsettled.insert(Subject::Conversation(resident.id));
+    batch.unsettled.insert(CommandSubject::Conversation(resident.id));
     batch.planned.push(PlannedEffect::PreferencesChanged { resident, prefer, preferences, reply });
 }
 
@@ -388,7 +388,7 @@ fn compare_record(
     Ok(Comparison::Same(Appended { seq, received_at: stored.received_at, duplicate: true }))
 }
 
-fn put_user(batch: &mut Batch, user: User, reply: Reply<()>) {
+fn put_user(batch: &mut Batch, user: User, reply: ReplySender<()>) {
     event::put_user(&mut batch.buffer.bytes, &user);
     batch.buffer.events += 1;
     batch.unsettled.extend(names_of(&user.id));

@@ -12,7 +12,7 @@ use super::{
     Snapshot, TablesError, Update, in_table,
 };
 use crate::codec::archive::{
-    ArchiveProgress, Erasure, ErasureRequest, LastRun, SegmentRow, count_row, read_count,
+    ArchiveProgress, Erasure, LastRun, SegmentRow, StoredErasureRequest, count_row, read_count,
 };
 use crate::codec::{DecodeError, chunk, rows};
 
@@ -141,11 +141,11 @@ impl Snapshot<'_> {
 
     /// Returns the accepted erasure requests whose conversations are not yet searched, oldest
     /// first. Logs and skips a damaged request, so that it does not block the others.
-    pub fn erasure_requests(&self) -> Result<Vec<(RequestKey, ErasureRequest)>, TablesError> {
+    pub fn erasure_requests(&self) -> Result<Vec<(RequestKey, StoredErasureRequest)>, TablesError> {
         let mut all = Vec::new();
         for found in self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)? {
             let (key, row) = found?;
-            match ErasureRequest::read(row) {
+            match StoredErasureRequest::read(row) {
                 Ok(request) => all.push((RequestKey(key.to_vec()), request)),
                 Err(error) => tracing::error!(%error, "erasure request is damaged; it stays pending"),
             }
@@ -234,7 +234,7 @@ impl Update<'_> {
     }
 
     /// Stores the request under the next number. It stays until [`Update::delete_erasure_request`].
-    pub fn put_erasure_request(&mut self, request: &ErasureRequest) -> Result<RequestKey, TablesError> {
+    pub fn put_erasure_request(&mut self, request: &StoredErasureRequest) -> Result<RequestKey, TablesError> {
         let last = self.tables.meta.scan_prefix(&self.txn, ERASURE_REQUEST_PREFIX)?.last().transpose()?;
         let last = last.and_then(|(key, _)| key.last_chunk().copied()).map_or(0, u64::from_be_bytes);
         let key = [ERASURE_REQUEST_PREFIX, &(last + 1).to_be_bytes()].concat();

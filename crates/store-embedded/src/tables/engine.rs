@@ -67,13 +67,13 @@ impl Engine {
     }
 
     /// Returns the identity of the store, or `None` for a new store without one.
-    pub fn identity(&self) -> Result<Option<Identity>, TablesError> {
+    pub fn identity(&self) -> Result<Option<StoreIdentity>, TablesError> {
         let txn = self.env.read_txn()?;
         let Some(row) = self.meta.get(&txn, IDENTITY_KEY)? else { return Ok(None) };
         read_identity(row).map(Some)
     }
 
-    pub fn set_identity(&self, identity: &Identity) -> Result<(), TablesError> {
+    pub fn set_identity(&self, identity: &StoreIdentity) -> Result<(), TablesError> {
         let mut row = FORMAT_VERSION.to_le_bytes().to_vec();
         row.extend_from_slice(&identity.tag.0);
         row.extend_from_slice(&identity.fingerprinter.0);

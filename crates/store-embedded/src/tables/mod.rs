@@ -64,7 +64,7 @@ pub(crate) use tests::pretend_version;
 use thiserror::Error;
 pub use update::{InboxChange, Update};
 
-use crate::codec::archive::{ErasureRequest, LastRun};
+use crate::codec::archive::{LastRun, StoredErasureRequest};
 use crate::codec::chunk::Fingerprinter;
 use crate::codec::{DecodeError, Reader, rows};
 use crate::dedupe::DedupeRow;
@@ -332,7 +332,7 @@ pub fn read_meta(key: &[u8], row: &[u8]) -> Result<(), DecodeError> {
     match key {
         DEDUPE_CLOCK_KEY => DedupeRow::read(row).map(drop),
         LAST_RUN_KEY => LastRun::read(row).map(drop),
-        key if key.starts_with(ERASURE_REQUEST_PREFIX) => ErasureRequest::read(row).map(drop),
+        key if key.starts_with(ERASURE_REQUEST_PREFIX) => StoredErasureRequest::read(row).map(drop),
         _ => Ok(()),
     }
 }
@@ -375,7 +375,7 @@ pub struct Footprint {
 
 /// Identifies this store and its current epoch.
 #[derive(Clone, Copy)]
-pub struct Identity {
+pub struct StoreIdentity {
     pub tag: StoreTag,
     pub fingerprinter: Fingerprinter,
     pub epoch: Epoch,
@@ -437,7 +437,7 @@ fn without_checksum(row: &[u8], bytes: usize) -> Result<&[u8], DecodeError> {
     }
 }
 
-fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
+fn read_identity(row: &[u8]) -> Result<StoreIdentity, TablesError> {
     let version = Reader(row).u32().map_err(in_table("meta"))?;
     // Check the version before the row: a newer version may have another layout.
     let front = without_checksum(row, IDENTITY_BYTES);
@@ -448,9 +448,9 @@ fn read_identity(row: &[u8]) -> Result<Identity, TablesError> {
     if version < OLDEST_VERSION {
         return Err(TablesError::TooOld { found: version });
     }
-    let mut read = || -> Result<Identity, DecodeError> {
+    let mut read = || -> Result<StoreIdentity, DecodeError> {
         reader.u32()?;
-        Ok(Identity {
+        Ok(StoreIdentity {
             tag: StoreTag(reader.array()?),
             fingerprinter: Fingerprinter(reader.array()?),
             epoch: Epoch::new(reader.u64()?),

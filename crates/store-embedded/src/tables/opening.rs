@@ -7,7 +7,7 @@ use heed::types::{Bytes, DecodeIgnore};
 use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls};
 
 use super::pages::verify_at_open;
-use super::{Engine, IDENTITY_KEY, Identity, LOG_STARTED_KEY, Table, TablesError, read_identity};
+use super::{Engine, IDENTITY_KEY, LOG_STARTED_KEY, StoreIdentity, Table, TablesError, read_identity};
 
 /// Size of the memory map, in bytes. It reserves address space, not disk space: the file grows with
 /// its content. It bounds the size of the tables.
@@ -113,7 +113,7 @@ impl Engine {
 /// The identity and state that the tables record about themselves.
 #[derive(Default)]
 pub struct StoreMarkers {
-    pub identity: Option<Identity>,
+    pub identity: Option<StoreIdentity>,
     pub log_started: bool,
 }
 

@@ -53,7 +53,7 @@ fn rows_of_older_program_are_readable_beside_new_rows() {
 fn opening_older_store_upgrades_format_and_keeps_identity() {
     let (_directory, tables) = tables();
     let identity =
-        Identity { tag: StoreTag([1; 8]), fingerprinter: Fingerprinter([2; 16]), epoch: Epoch::new(3) };
+        StoreIdentity { tag: StoreTag([1; 8]), fingerprinter: Fingerprinter([2; 16]), epoch: Epoch::new(3) };
     tables.set_identity(&identity).unwrap();
     let mut txn = tables.env.write_txn().unwrap();
     let row = tables.meta.get(&txn, IDENTITY_KEY).unwrap().unwrap();

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use std::ops::RangeInclusive;
 
 use super::*;
-use crate::codec::chunk::{ChunkEntry, Fingerprint, Packer};
+use crate::codec::chunk::{ChunkEntry, ChunkPacker, Fingerprint};
 
 const ID: fn(u8) -> ConversationId = |number| ConversationId::group([number; 15]);
 
@@ -27,7 +27,7 @@ fn fill(tables: &Engine, id: ConversationId, sizes: &[u64]) {
             .map(|record| ChunkEntry { record: record.as_bytes(), fingerprint: Fingerprint(7) })
             .collect();
         let mut packed = Vec::new();
-        Packer::default().pack(&entries, Timestamp::from_millis(first as i64), 0, &mut packed);
+        ChunkPacker::default().pack(&entries, Timestamp::from_millis(first as i64), 0, &mut packed);
         update.put_chunk(id, Seq::new(first), &packed).unwrap();
         first += size;
     }
@@ -299,7 +299,7 @@ fn read_only_tables_of_an_earlier_version_ask_for_an_upgrade() {
 fn upgraded_tables_are_marked_for_a_rewrite_at_the_next_erasure() {
     let (directory, tables) = tables();
     let (tag, fingerprinter) = (StoreTag(*b"storetag"), Fingerprinter([7; 16]));
-    tables.set_identity(&Identity { tag, fingerprinter, epoch: Epoch::FIRST }).unwrap();
+    tables.set_identity(&StoreIdentity { tag, fingerprinter, epoch: Epoch::FIRST }).unwrap();
     tables.upgrade_format().unwrap();
     assert!(!tables.update().unwrap().has_expired_pages().unwrap(), "no row was upgraded");
     let mut txn = tables.env.write_txn().unwrap();
@@ -316,7 +316,7 @@ fn upgraded_tables_are_marked_for_a_rewrite_at_the_next_erasure() {
 fn erasure_request_for_an_id_of_an_earlier_version_is_read_back() {
     let (_directory, tables) = tables();
     let sender = Some(UserId::from_stored("al\u{200c}ice").unwrap());
-    let request = ErasureRequest { conversation: None, sender, through: None };
+    let request = StoredErasureRequest { conversation: None, sender, through: None };
     let mut update = tables.update().unwrap();
     update.put_erasure_request(&request).unwrap();
     update.commit().unwrap();
@@ -327,7 +327,8 @@ fn erasure_request_for_an_id_of_an_earlier_version_is_read_back() {
 #[test]
 fn damaged_erasure_request_stays_pending_and_does_not_hide_the_others() {
     let (_directory, tables) = tables();
-    let request = ErasureRequest { conversation: Some(ID(1)), sender: None, through: Some(Seq::new(9)) };
+    let request =
+        StoredErasureRequest { conversation: Some(ID(1)), sender: None, through: Some(Seq::new(9)) };
     let mut update = tables.update().unwrap();
     update.put_erasure_request(&request).unwrap();
     update.put_erasure_request(&request).unwrap();

@@ -13,8 +13,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use self::page::{
-    BRANCH, HEADER_BYTES, IN_OVERFLOW, IS_TREE, LEAF, MAGIC, META, META_BYTES, Meta, NO_PAGE, Node, OVERFLOW,
-    TREE_BYTES, Tree, VERSIONS, WHOLE_NUMBER_KEYS, in_order, nodes_of, u16_at, u32_at, u64_at,
+    BRANCH, HEADER_BYTES, IN_OVERFLOW, IS_TREE, LEAF, MAGIC, META, META_BYTES, Meta, NO_PAGE, OVERFLOW,
+    PageNode, TREE_BYTES, Tree, VERSIONS, WHOLE_NUMBER_KEYS, in_order, nodes_of, u16_at, u32_at, u64_at,
 };
 use super::TablesError;
 
@@ -296,7 +296,7 @@ impl PageCheck<'_> {
         &mut self,
         name: &str,
         page: u64,
-        nodes: &[Node<'_>],
+        nodes: &[PageNode<'_>],
         leaves: Leaves,
         counted: &mut TreeCounts,
         found: &mut TreeContents,

@@ -88,7 +88,7 @@ impl Meta {
 }
 
 /// One entry of a page.
-pub struct Node<'a> {
+pub struct PageNode<'a> {
     pub key: &'a [u8],
     /// In a leaf: the row, or the number of its first overflow page.
     pub data: &'a [u8],
@@ -97,7 +97,7 @@ pub struct Node<'a> {
     pub low: u32,
 }
 
-impl Node<'_> {
+impl PageNode<'_> {
     pub fn child(&self) -> u64 {
         u64::from(self.low) | u64::from(self.flags) << 32
     }
@@ -105,7 +105,7 @@ impl Node<'_> {
 
 /// Returns the entries of a page. Returns `None` if an entry exceeds the page, or if the page has
 /// too few entries.
-pub fn nodes_of(page: &[u8]) -> Option<Vec<Node<'_>>> {
+pub fn nodes_of(page: &[u8]) -> Option<Vec<PageNode<'_>>> {
     let is_leaf = u16_at(page, 10) == LEAF;
     let (lower, upper) = (usize::from(u16_at(page, 12)), usize::from(u16_at(page, 14)));
     if lower < HEADER_BYTES || lower % 2 != 0 || lower > upper || upper > page.len() {
@@ -128,7 +128,7 @@ pub fn nodes_of(page: &[u8]) -> Option<Vec<Node<'_>>> {
             (true, false) => data_bytes,
         };
         let data = page.get(key_at + key_bytes..(key_at + key_bytes).checked_add(here)?)?;
-        nodes.push(Node { key, data, data_bytes, flags, low });
+        nodes.push(PageNode { key, data, data_bytes, flags, low });
     }
     let enough = if is_leaf { 1 } else { 2 };
     (nodes.len() >= enough).then_some(nodes)
@@ -137,7 +137,7 @@ pub fn nodes_of(page: &[u8]) -> Option<Vec<Node<'_>>> {
 /// Returns whether the keys of a page are ascending and within `from` (inclusive) and `to`
 /// (exclusive).
 pub fn in_order(
-    nodes: &[Node<'_>],
+    nodes: &[PageNode<'_>],
     from: Option<&[u8]>,
     to: Option<&[u8]>,
     is_leaf: bool,
