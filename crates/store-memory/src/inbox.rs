@@ -9,9 +9,9 @@ use bluetick_core::{
     Timestamp, UserId,
 };
 
-use crate::{State, Thread};
+use crate::{MemoryConversation, MemoryState};
 
-impl Thread {
+impl MemoryConversation {
     pub fn entry(&self, user: &UserId) -> Result<InboxEntry, Refusal> {
         let member = self.members.get(user).ok_or(Refusal::NotAMember)?;
         let others = self.members.iter().filter(|other| other.user != *user);
@@ -44,7 +44,7 @@ impl Thread {
     }
 }
 
-impl State {
+impl MemoryState {
     fn entries(&self, user: &UserId) -> Vec<InboxEntry> {
         let mut entries: Vec<_> =
             self.conversations.values().filter_map(|thread| thread.entry(user).ok()).collect();

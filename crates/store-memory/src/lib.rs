@@ -26,20 +26,20 @@ use bluetick_core::{
 
 pub struct MemoryStore {
     /// A standard mutex, because it refuses access after a panic left the state half-updated.
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
     listener: Arc<dyn CommitListener>,
 }
 
 #[derive(Default)]
-struct State {
+struct MemoryState {
     users: HashMap<UserId, User>,
     profiles: HashMap<UserId, Profile>,
-    conversations: HashMap<ConversationId, Thread>,
+    conversations: HashMap<ConversationId, MemoryConversation>,
     closed: bool,
 }
 
 /// A conversation with its members, messages and read states.
-struct Thread {
+struct MemoryConversation {
     conversation: Conversation,
     members: Arc<Members>,
     messages: Vec<Arc<Message>>,
@@ -57,11 +57,11 @@ impl MemoryStore {
         MemoryStore { state: Mutex::default(), listener }
     }
 
-    fn read(&self) -> MutexGuard<'_, State> {
+    fn read(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().expect("a panic in an earlier call may have left the state half-updated")
     }
 
-    fn write(&self) -> Result<MutexGuard<'_, State>, StoreError> {
+    fn write(&self) -> Result<MutexGuard<'_, MemoryState>, StoreError> {
         let state = self.read();
         if state.closed { Err(StoreError::Closing) } else { Ok(state) }
     }
@@ -99,8 +99,8 @@ impl Default for MemoryStore {
     }
 }
 
-impl State {
-    fn thread(&mut self, id: ConversationId, reader: &UserId) -> Result<&mut Thread, StoreError> {
+impl MemoryState {
+    fn thread(&mut self, id: ConversationId, reader: &UserId) -> Result<&mut MemoryConversation, StoreError> {
         match self.conversations.get_mut(&id) {
             Some(thread) if thread.members.contains(reader) => Ok(thread),
             _ => Err(Refusal::NotAMember.into()),
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-impl Thread {
+impl MemoryConversation {
     fn head(&self) -> Seq {
         self.conversation.head
     }
@@ -187,7 +187,7 @@ impl Store for MemoryStore {
             return Ok(OpenedConversation { view, created: false });
         }
         let founding = decide::initial_state(&new);
-        let mut thread = Thread {
+        let mut thread = MemoryConversation {
             conversation: founding.conversation,
             members: Arc::new(founding.members),
             messages: Vec::new(),

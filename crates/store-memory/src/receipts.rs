@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bluetick_core::ports::{CommittedChange, MemberStatus, Origin, ReadStateMoved, Receipt, Statuses};
 use bluetick_core::{Member, MemberState, ReadState, ReceiptCounts, Refusal, Seq, UserId};
 
-use crate::Thread;
+use crate::MemoryConversation;
 
-impl Thread {
+impl MemoryConversation {
     pub fn member_state(&self, user: &UserId) -> MemberState {
         self.member_states.get(user).copied().unwrap_or_default()
     }
