@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_server::audit::{Act, Entry, Outcome, Subject, Trail, Who};
+use bluetick_server::audit::{Act, AuditEntry, Outcome, Subject, Trail, Who};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -26,9 +26,9 @@ fn trail(settings: &Settings) -> Trail {
     Trail::new(&audit, data_dir)
 }
 
-fn entry(act: Act, outcome: Outcome, subject: Option<Subject>) -> Entry {
+fn entry(act: Act, outcome: Outcome, subject: Option<Subject>) -> AuditEntry {
     let now = SystemClock.now();
-    Entry {
+    AuditEntry {
         at: now,
         act,
         outcome,
@@ -56,7 +56,7 @@ pub fn audited<T>(
         Ok(_) => (Outcome::Done, None),
         Err(failure) => (Outcome::Failed, Some(failure.to_string())),
     };
-    let ended = Entry { at: SystemClock.now(), outcome, reason, ..begun };
+    let ended = AuditEntry { at: SystemClock.now(), outcome, reason, ..begun };
     // The trail has the start of the act, so a failure to record the outcome is only reported.
     if let Err(error) = trail.write_now(&ended) {
         eprintln!("bluetick: {error}");

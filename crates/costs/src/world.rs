@@ -12,7 +12,7 @@ use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{CommitListener, NoFleet, SystemRandom};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::{
-    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+    ArchiveSchedule, ChatServer, Hub, LimitSettings, Metrics, NoArchive, ServerParts, ServerSettings,
 };
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tempfile::TempDir;
@@ -86,7 +86,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .expect("the system can start a runtime")
 }
 
-async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
+async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> ChatServer {
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
     let listener = Arc::clone(&hub) as Arc<dyn CommitListener>;
@@ -129,5 +129,5 @@ async fn serve(data_dir: &Path, tokens: Arc<Tokens>) -> Server {
         clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
     };
-    Server::start(parts).await.expect("the server finds a free port")
+    ChatServer::start(parts).await.expect("the server finds a free port")
 }

@@ -11,7 +11,7 @@ use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{NoFleet, SystemRandom};
 use bluetick_core::time::SystemClock;
 use bluetick_server::{
-    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+    ArchiveSchedule, ChatServer, Hub, LimitSettings, Metrics, NoArchive, ServerParts, ServerSettings,
 };
 use bluetick_store_memory::MemoryStore;
 
@@ -28,7 +28,7 @@ async fn run(listen: String) -> Result<(), Box<dyn Error>> {
     let data_dir = tempfile::tempdir()?;
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
-    let server = Server::start(ServerParts {
+    let server = ChatServer::start(ServerParts {
         settings: ServerSettings { listen, ..ServerSettings::default() },
         limits: LimitSettings { frame_bytes: FRAME_BYTES, ..LimitSettings::default() },
         signup: false,

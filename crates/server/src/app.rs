@@ -12,7 +12,7 @@ use bluetick_core::ports::Store;
 use bluetick_core::time::Clock;
 use tokio::sync::Semaphore;
 
-use crate::archiver::Archiver;
+use crate::archiver::ArchiveJobRunner;
 use crate::audit::{FailedKeys, Trail};
 use crate::delivery::{Hub, PresenceDirectory};
 use crate::drain::Lifecycle;
@@ -32,7 +32,7 @@ pub(crate) struct App {
     pub max_token_ttl: Duration,
     pub chat: Chat,
     pub store: Arc<dyn Store>,
-    pub archiver: Arc<Archiver>,
+    pub archiver: Arc<ArchiveJobRunner>,
     pub clock: Arc<dyn Clock>,
     pub tokens: Arc<Tokens>,
     pub revocation_check: RevocationCheck,

@@ -13,7 +13,7 @@ use crate::problem::Problem;
 
 /// A phase of the graceful shutdown, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
+pub(crate) enum DrainPhase {
     Running,
     /// Readiness is false, so that load balancers stop routing here. The server still accepts work.
     Leaving,
@@ -26,9 +26,9 @@ pub(crate) enum Phase {
 
 /// The current phase and the trackers that the shutdown waits for.
 pub(crate) struct Lifecycle {
-    phase: watch::Sender<Phase>,
-    /// Copy of `phase >= Phase::Closing`, for hot loops: an atomic read is cheaper than the watch
-    /// channel.
+    phase: watch::Sender<DrainPhase>,
+    /// Copy of `phase >= DrainPhase::Closing`, for hot loops: an atomic read is cheaper than the
+    /// watch channel.
     closing: AtomicBool,
     /// Tasks handed to the listener.
     listener_tasks: mpsc::UnboundedSender<BoxFuture<'static, ()>>,
@@ -49,13 +49,13 @@ pub(crate) type ListenerTasks = mpsc::UnboundedReceiver<BoxFuture<'static, ()>>;
 const MIN_RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
 /// Marks accepted work as unfinished until it is dropped.
-pub(crate) struct Work(#[expect(dead_code, reason = "held for its drop")] TaskTrackerToken);
+pub(crate) struct WorkGuard(#[expect(dead_code, reason = "held for its drop")] TaskTrackerToken);
 
 impl Lifecycle {
     pub fn new() -> (Lifecycle, ListenerTasks) {
         let (listener_tasks, receiver) = mpsc::unbounded_channel();
         let lifecycle = Lifecycle {
-            phase: watch::Sender::new(Phase::Running),
+            phase: watch::Sender::new(DrainPhase::Running),
             closing: AtomicBool::new(false),
             listener_tasks,
             work: TaskTracker::new(),
@@ -82,36 +82,37 @@ impl Lifecycle {
         MIN_RECONNECT_DELAY + latest.saturating_sub(MIN_RECONNECT_DELAY).mul_f64(share)
     }
 
-    pub fn watch(&self) -> watch::Receiver<Phase> {
+    pub fn watch(&self) -> watch::Receiver<DrainPhase> {
         self.phase.subscribe()
     }
 
     pub fn is_ready(&self) -> bool {
-        *self.phase.borrow() == Phase::Running
+        *self.phase.borrow() == DrainPhase::Running
     }
 
     pub fn is_draining(&self) -> bool {
-        *self.phase.borrow() >= Phase::Draining
+        *self.phase.borrow() >= DrainPhase::Draining
     }
 
     pub fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// Registers accepted work. Returns `draining` from [`Phase::Draining`] on. Takes the token
-    /// before it reads the phase, so that the shutdown waits for all work that was admitted.
-    pub fn begin_work(&self) -> Result<Work, Problem> {
+    /// Registers accepted work. Returns `draining` from [`DrainPhase::Draining`] on. Takes the
+    /// token before it reads the phase, so that the shutdown waits for all work that was admitted.
+    pub fn begin_work(&self) -> Result<WorkGuard, Problem> {
         let token = self.work.token();
-        if self.is_draining() { Err(Problem::draining()) } else { Ok(Work(token)) }
+        if self.is_draining() { Err(Problem::draining()) } else { Ok(WorkGuard(token)) }
     }
 
     /// Enters a phase and notifies all watchers.
-    pub fn enter(&self, phase: Phase) {
-        self.closing.store(phase >= Phase::Closing, Ordering::Release);
+    pub fn enter(&self, phase: DrainPhase) {
+        self.closing.store(phase >= DrainPhase::Closing, Ordering::Release);
         self.phase.send_replace(phase);
     }
 
-    /// Waits until no accepted work is left. Call it only after [`Phase::Draining`] was entered.
+    /// Waits until no accepted work is left. Call it only after [`DrainPhase::Draining`] was
+    /// entered.
     pub async fn work_done(&self) {
         self.work.close();
         self.work.wait().await;
@@ -125,7 +126,7 @@ impl Lifecycle {
 }
 
 /// Waits until the server has reached `wanted`, or is gone.
-pub(crate) async fn phase_reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+pub(crate) async fn phase_reached(phase: &mut watch::Receiver<DrainPhase>, wanted: DrainPhase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }
 

@@ -5,7 +5,7 @@
 //! formats to `bluetick-wire`, storage to the stores, and settings files and signals to the binary.
 //!
 //! Create the parts in this order: [`Metrics`]; the [`Hub`]; the store, which reports to both; the
-//! [`Server`].
+//! [`ChatServer`].
 //!
 //! ```
 //! use std::sync::Arc;
@@ -17,7 +17,7 @@
 //! use bluetick_core::time::SystemClock;
 //! use bluetick_server::audit::Trail;
 //! use bluetick_server::{ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive};
-//! use bluetick_server::{Server, ServerParts, ServerSettings};
+//! use bluetick_server::{ChatServer, ServerParts, ServerSettings};
 //! use bluetick_store_memory::MemoryStore;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,7 +27,7 @@
 //! let metrics = Metrics::new();
 //! let hub = Hub::new(Arc::clone(&metrics));
 //! let store = Arc::new(MemoryStore::with_listener(hub.clone()));
-//! let server = Server::start(ServerParts {
+//! let server = ChatServer::start(ServerParts {
 //!     settings: ServerSettings { listen: "127.0.0.1:0".into(), ..ServerSettings::default() },
 //!     limits: LimitSettings::default(),
 //!     signup: true,
@@ -76,5 +76,5 @@ pub use http::openapi_document;
 pub use limits::{InvalidNetwork, Network};
 pub use listener::{TlsError, tls_advice};
 pub use metrics::Metrics;
-pub use server::{Server, ServerParts, StartError};
+pub use server::{ChatServer, ServerParts, ServerStartError};
 pub use settings::{LimitSettings, ServerSettings, TlsSettings};

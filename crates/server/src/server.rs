@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::app::{App, Documents};
-use crate::archiver::{self, ArchiveSchedule, Archiver};
-use crate::audit::{Act, Entry, FailedKeys, Outcome, Trail, Who};
+use crate::archiver::{self, ArchiveJobRunner, ArchiveSchedule};
+use crate::audit::{Act, AuditEntry, FailedKeys, Outcome, Trail, Who};
 use crate::delivery::{Hub, Workers};
-use crate::drain::{Lifecycle, Phase};
+use crate::drain::{DrainPhase, Lifecycle};
 use crate::http::{self, Hosts};
 use crate::limits::{AddressLimits, Budgets, PasswordHashPool};
 use crate::listener::{self, Certificates, ConnectionSource, InMemoryConnector, LingeringCloser, TlsError};
@@ -63,9 +63,9 @@ pub struct ServerParts {
     pub random: Arc<dyn Random>,
 }
 
-/// A running server. Dropping it without [`Server::drain`] aborts all connections and background
-/// tasks.
-pub struct Server {
+/// A running server. Dropping it without [`ChatServer::drain`] aborts all connections and
+/// background tasks.
+pub struct ChatServer {
     app: Arc<App>,
     /// `None` if the server does not listen on the network.
     local_addr: Option<SocketAddr>,
@@ -83,7 +83,7 @@ pub struct Server {
 
 /// Why a server cannot start.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub enum ServerStartError {
     #[error(transparent)]
     Listen(#[from] io::Error),
     #[error(transparent)]
@@ -105,21 +105,21 @@ const ARCHIVE_JOB_TIMEOUT: Duration = Duration::from_secs(2);
 /// Their callers are gone. A longer time lets an unresponsive file system delay the shutdown.
 const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Server {
+impl ChatServer {
     /// Listens on `settings.listen`, with TLS if `settings.tls` configures it. Returns an error if
     /// the certificate is not usable or the address cannot be bound.
-    pub async fn start(parts: ServerParts) -> Result<Server, StartError> {
+    pub async fn start(parts: ServerParts) -> Result<ChatServer, ServerStartError> {
         let certificates = Certificates::open(&parts.settings.tls, Arc::clone(&parts.clock))?.map(Arc::new);
         let listener = listen(&parts.settings.listen).await?;
         let local_addr = listener.local_addr()?;
-        Ok(Server::run(parts, Some((listener, local_addr)), certificates))
+        Ok(ChatServer::run(parts, Some((listener, local_addr)), certificates))
     }
 
     /// Starts a server without a network listener. Clients connect with
-    /// [`Server::connect_in_memory`]. For programs that embed the server, and for tests that
+    /// [`ChatServer::connect_in_memory`]. For programs that embed the server, and for tests that
     /// simulate the network. Panics outside a tokio runtime.
-    pub fn start_without_listener(parts: ServerParts) -> Server {
-        Server::run(parts, None, None)
+    pub fn start_without_listener(parts: ServerParts) -> ChatServer {
+        ChatServer::run(parts, None, None)
     }
 
     /// Starts all tasks of the server.
@@ -127,7 +127,7 @@ impl Server {
         parts: ServerParts,
         listener: Option<(TcpListener, SocketAddr)>,
         certificates: Option<Arc<Certificates>>,
-    ) -> Server {
+    ) -> ChatServer {
         let (router, openapi) = http::router();
         #[cfg(feature = "echo")]
         let router = router.route("/echo", axum::routing::get(crate::ws::echo));
@@ -156,7 +156,16 @@ impl Server {
             listener_tasks,
             lingering_closer.clone(),
         ));
-        Server { app, local_addr, in_memory, certificates, tasks, lingering_closer, workers, periodic_tasks }
+        ChatServer {
+            app,
+            local_addr,
+            in_memory,
+            certificates,
+            tasks,
+            lingering_closer,
+            workers,
+            periodic_tasks,
+        }
     }
 
     /// Returns the listening address. Panics if the server was started without a listener.
@@ -204,10 +213,10 @@ impl Server {
     pub async fn drain(mut self) {
         let app = &self.app;
         app.write_audit_entry(Act::ServerDrain, Outcome::Begun, None).await;
-        app.lifecycle.enter(Phase::Leaving);
+        app.lifecycle.enter(DrainPhase::Leaving);
         sleep(app.settings.drain_delay()).await;
         let deadline = Instant::now() + app.settings.drain();
-        app.lifecycle.enter(Phase::Draining);
+        app.lifecycle.enter(DrainPhase::Draining);
         let finished = timeout_at(deadline, async {
             app.lifecycle.work_done().await;
             app.hub.flush().await;
@@ -215,7 +224,7 @@ impl Server {
         if finished.await.is_err() {
             tracing::warn!("drain timeout: aborting unfinished work");
         }
-        app.lifecycle.enter(Phase::Closing);
+        app.lifecycle.enter(DrainPhase::Closing);
         app.hub.sessions().wake_all();
         let closed = timeout_at(deadline, async {
             app.lifecycle.sockets_closed().await;
@@ -271,7 +280,7 @@ impl App {
         reason: Option<String>,
         detail: Value,
     ) {
-        let entry = Entry {
+        let entry = AuditEntry {
             at: self.clock.now(),
             act,
             outcome,
@@ -341,7 +350,7 @@ fn app(parts: ServerParts, hosts: Hosts, documents: Documents, lifecycle: Lifecy
         max_token_ttl: parts.max_token_ttl,
         chat,
         store: parts.store,
-        archiver: Arc::new(Archiver::new(parts.archive, Arc::clone(&parts.clock))),
+        archiver: Arc::new(ArchiveJobRunner::new(parts.archive, Arc::clone(&parts.clock))),
         hosts,
         address_limits: AddressLimits::new(&parts.settings, &limits, Arc::clone(&parts.clock)),
         budgets: Budgets::new(&limits, Arc::clone(&parts.clock)),

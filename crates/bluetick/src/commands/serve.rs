@@ -7,8 +7,8 @@ use std::time::Duration;
 use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_server::audit::{Act, Entry, Outcome, Trail, Who};
-use bluetick_server::{ArchiveSchedule, Hub, Metrics, Server, ServerParts, StartError};
+use bluetick_server::audit::{Act, AuditEntry, Outcome, Trail, Who};
+use bluetick_server::{ArchiveSchedule, ChatServer, Hub, Metrics, ServerParts, ServerStartError};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -108,7 +108,7 @@ async fn start(
     store: &OpenStore,
     hub: Arc<Hub>,
     metrics: Arc<Metrics>,
-) -> Result<(Server, String), Failure> {
+) -> Result<(ChatServer, String), Failure> {
     let settings = &loaded.settings;
     let data_dir = &settings.store.data_dir;
     let audit = Arc::new(Trail::new(&settings.audit, data_dir));
@@ -140,9 +140,9 @@ async fn start(
         random,
     };
     let listen = &settings.server.listen;
-    let server = Server::start(parts).await.map_err(|error| match error {
-        StartError::Listen(error) => preflight::cannot_listen(listen, &error),
-        StartError::Tls(error) => Failure::usage(error.to_string()),
+    let server = ChatServer::start(parts).await.map_err(|error| match error {
+        ServerStartError::Listen(error) => preflight::cannot_listen(listen, &error),
+        ServerStartError::Tls(error) => Failure::usage(error.to_string()),
     })?;
     let address = server.local_addr();
     // Announce the certificate first, so that a tool that finds the address can verify the server.
@@ -172,7 +172,7 @@ async fn next_certificate(certificate: &mut Option<watch::Receiver<Arc<[u8]>>>) 
 /// Records the start and its settings in the audit trail. If that fails, the server does not start.
 async fn note_start(loaded: &Loaded, audit: &Arc<Trail>) -> Result<(), Failure> {
     let now = SystemClock.now();
-    let entry = Entry {
+    let entry = AuditEntry {
         at: now,
         act: Act::ServerStart,
         outcome: Outcome::Done,

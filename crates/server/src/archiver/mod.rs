@@ -32,7 +32,7 @@ const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 const KEPT_JOBS: usize = 16;
 
 /// The archiver. At most one job runs at a time.
-pub(crate) struct Archiver {
+pub(crate) struct ArchiveJobRunner {
     archive: Arc<dyn Archive>,
     clock: Arc<dyn Clock>,
     registry: Mutex<JobRegistry>,
@@ -51,7 +51,7 @@ struct JobRegistry {
     closed: bool,
 }
 
-/// What started a job. Decides whether [`Archiver`] logs the result.
+/// What started a job. Decides whether [`ArchiveJobRunner`] logs the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobOrigin {
     Operator,
@@ -105,9 +105,9 @@ impl StartedJob {
     }
 }
 
-impl Archiver {
-    pub fn new(archive: Arc<dyn Archive>, clock: Arc<dyn Clock>) -> Archiver {
-        Archiver { archive, clock, registry: Mutex::default(), tasks: TaskTracker::new() }
+impl ArchiveJobRunner {
+    pub fn new(archive: Arc<dyn Archive>, clock: Arc<dyn Clock>) -> ArchiveJobRunner {
+        ArchiveJobRunner { archive, clock, registry: Mutex::default(), tasks: TaskTracker::new() }
     }
 
     /// Returns the archive port.
@@ -265,7 +265,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn erasure_is_acknowledged_only_after_it_is_durable() {
         let slow = Arc::new(SlowArchive::default());
-        let archiver = Arc::new(Archiver::new(Arc::clone(&slow) as _, Arc::new(SystemClock)));
+        let archiver = Arc::new(ArchiveJobRunner::new(Arc::clone(&slow) as _, Arc::new(SystemClock)));
         let started = archiver.start(erasure(), JobOrigin::Operator).unwrap();
         let job_id = started.job_id.clone();
         let mut answer = Box::pin(started.first_report());
@@ -277,7 +277,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn other_jobs_are_acknowledged_before_they_report_progress() {
-        let archiver = Arc::new(Archiver::new(Arc::new(SlowArchive::default()), Arc::new(SystemClock)));
+        let archiver =
+            Arc::new(ArchiveJobRunner::new(Arc::new(SlowArchive::default()), Arc::new(SystemClock)));
         let started = archiver.start(Task::Run(ArchiveRun::default()), JobOrigin::Operator).unwrap();
         assert!(started.first_report().await.is_ok());
     }

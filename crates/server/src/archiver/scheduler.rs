@@ -8,7 +8,7 @@ use bluetick_core::Timestamp;
 use bluetick_core::ports::{ArchiveError, ArchiveRun, Random};
 use bluetick_core::time::Clock;
 
-use super::{ArchiveSchedule, Archiver, JobOrigin, Task};
+use super::{ArchiveJobRunner, ArchiveSchedule, JobOrigin, Task};
 
 /// Maximum sleep before the scheduler reads the clock again. A longer sleep would miss a clock
 /// change or a suspended machine for that long.
@@ -18,7 +18,7 @@ const MAX_SLEEP: Duration = Duration::from_secs(20);
 /// the erasures if scheduled runs are disabled. If the archive is off and nothing expires, later
 /// runs start only for unfinished erasures.
 pub(crate) async fn schedule(
-    archiver: Arc<Archiver>,
+    archiver: Arc<ArchiveJobRunner>,
     schedule: ArchiveSchedule,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -51,14 +51,14 @@ pub(crate) async fn schedule(
 }
 
 /// Returns whether an erasure was interrupted, or erased content remains in files.
-async fn has_unfinished_erasures(archiver: &Archiver) -> bool {
+async fn has_unfinished_erasures(archiver: &ArchiveJobRunner) -> bool {
     archiver.archive().status().await.is_ok_and(|status| status.unfinished_erasures > 0)
 }
 
 /// Starts a run and waits for its end. Returns whether the last run failed; `None` if the archive
 /// is off and nothing expires. A lasting failure is logged once when it begins and once when it
 /// ends.
-async fn run_once(archiver: &Arc<Archiver>, was_failing: bool) -> Option<bool> {
+async fn run_once(archiver: &Arc<ArchiveJobRunner>, was_failing: bool) -> Option<bool> {
     let finished = match archiver.start(Task::Run(ArchiveRun::default()), JobOrigin::Schedule) {
         Ok(started) => started.finished().await.map(|_| ()),
         Err(refused) => Err(refused),

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// One line of the audit trail. Serialization keeps the order of the fields.
 #[derive(Clone, Debug, Serialize)]
-pub struct Entry {
+pub struct AuditEntry {
     #[serde(serialize_with = "spell_moment")]
     pub at: Timestamp,
     pub act: Act,
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn entry_serializes_all_fields_in_order() {
-        let entry = Entry {
+        let entry = AuditEntry {
             at: Timestamp::from_millis(1_800_000_000_250),
             act: Act::UserRevoke,
             outcome: Outcome::Done,

@@ -10,7 +10,7 @@ mod settings;
 mod trail;
 
 pub(crate) use entry::sanitize;
-pub use entry::{Act, CommandLine, Entry, Outcome, Subject, Who};
+pub use entry::{Act, AuditEntry, CommandLine, Outcome, Subject, Who};
 pub(crate) use failed_keys::FailedKeys;
 pub use settings::AuditSettings;
 pub use trail::{AuditWriteError, Trail};

@@ -12,7 +12,7 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
-use super::{AuditSettings, Entry};
+use super::{AuditEntry, AuditSettings};
 
 /// Appends entries to the audit trail. Several processes may append to one file: each batch is one
 /// write. The file is opened for every batch, so that a process continues in the new file after
@@ -70,7 +70,7 @@ impl Trail {
 
     /// Appends an entry and returns when it is durable. Concurrent calls share one sync. Returns an
     /// error if the entry could not be written or the runtime stops.
-    pub async fn write(self: &Arc<Self>, entry: &Entry) -> Result<(), AuditWriteError> {
+    pub async fn write(self: &Arc<Self>, entry: &AuditEntry) -> Result<(), AuditWriteError> {
         if matches!(self.destination, TrailDestination::Off) {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl Trail {
     }
 
     /// Appends an entry and blocks until it is durable. For command-line programs.
-    pub fn write_now(&self, entry: &Entry) -> Result<(), AuditWriteError> {
+    pub fn write_now(&self, entry: &AuditEntry) -> Result<(), AuditWriteError> {
         self.append(&line(entry))
     }
 
@@ -143,7 +143,7 @@ impl Trail {
 }
 
 /// Serializes an entry as one line.
-fn line(entry: &Entry) -> Vec<u8> {
+fn line(entry: &AuditEntry) -> Vec<u8> {
     let mut line = serde_json::to_vec(entry).expect("audit entries always serialize");
     line.push(b'\n');
     line
@@ -201,8 +201,8 @@ mod tests {
     use super::super::{Act, Outcome, Who};
     use super::*;
 
-    fn entry(request_id: &str) -> Entry {
-        Entry {
+    fn entry(request_id: &str) -> AuditEntry {
+        AuditEntry {
             at: Timestamp::from_millis(0),
             act: Act::Erase,
             outcome: Outcome::Begun,

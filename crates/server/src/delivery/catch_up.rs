@@ -18,7 +18,7 @@ use bluetick_wire::frame::{encode_backlog, encode_caught_up, encode_gone, write_
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::{Frame, Outbox};
+use super::{ConnectionOutbox, EncodedFrame};
 
 /// How long after catch-up the fan-out's repeats of backlog messages are suppressed. A store may
 /// return a message shortly before it reports the commit. If this is too short, the device gets
@@ -72,21 +72,21 @@ struct HeldFrames {
     /// Sent in place of the message.
     replacement: Option<UnstoredFrame>,
     /// Sent after it.
-    after: Vec<Frame>,
+    after: Vec<EncodedFrame>,
 }
 
 /// A frame that only the fan-out has. It cannot be read from the store again.
 #[derive(Clone)]
 pub(crate) enum UnstoredFrame {
     /// The ack of an own send. It is sent regardless of the device's position.
-    Ack(Frame),
+    Ack(EncodedFrame),
     /// The notice that the user itself left. A device whose position is at or past it already has
     /// it.
-    LeaveNotice(Frame),
+    LeaveNotice(EncodedFrame),
 }
 
 impl UnstoredFrame {
-    pub fn into_frame(self) -> Frame {
+    pub fn into_frame(self) -> EncodedFrame {
         match self {
             UnstoredFrame::Ack(frame) | UnstoredFrame::LeaveNotice(frame) => frame,
         }
@@ -211,7 +211,7 @@ impl CatchUp {
 
     /// Handles the ack of a message that was stored earlier. Returns whether to push it now;
     /// otherwise it is held and sent after that message.
-    pub fn admit_repeated_ack(&self, conversation: ConversationId, seq: Seq, ack: &Frame) -> bool {
+    pub fn admit_repeated_ack(&self, conversation: ConversationId, seq: Seq, ack: &EncodedFrame) -> bool {
         let mut state = self.state();
         let push_now = match (state.stage, state.conversations.get(&conversation)) {
             (CatchUpStage::Live { .. }, _) | (CatchUpStage::Sending, None) => true,
@@ -265,7 +265,12 @@ impl CatchUp {
 
     /// Applies the store's answer: conversations without a backlog become live. Returns the
     /// backlogs to send.
-    pub fn begin(&self, outbox: &Outbox, missed: &Missed, positions: &[Position]) -> Vec<BacklogRange> {
+    pub fn begin(
+        &self,
+        outbox: &ConnectionOutbox,
+        missed: &Missed,
+        positions: &[Position],
+    ) -> Vec<BacklogRange> {
         let Missed { behind, gone } = missed;
         let claimed: HashMap<ConversationId, Seq> =
             positions.iter().map(|position| (position.conversation, position.seq)).collect();
@@ -312,7 +317,7 @@ impl CatchUp {
     /// first one only while the outbox has room. Stops at an own message without its ack.
     pub fn push_page(
         &self,
-        outbox: &Outbox,
+        outbox: &ConnectionOutbox,
         conversation: ConversationId,
         user: &UserId,
         page: &Page,
@@ -339,7 +344,9 @@ impl CatchUp {
             let mut held = progress.held.remove(&message.seq).unwrap_or_default();
             state.held_frames -= held.count();
             let replacement = held.replacement.take().map(UnstoredFrame::into_frame);
-            outbox.push(replacement.unwrap_or_else(|| Frame::with(|buffer| write_message(buffer, message))));
+            outbox.push(
+                replacement.unwrap_or_else(|| EncodedFrame::with(|buffer| write_message(buffer, message))),
+            );
             held.push_into(outbox);
             progress.up_to = Some(message.seq);
             pushed += 1;
@@ -352,7 +359,7 @@ impl CatchUp {
     /// a `backlog` frame says where the device continues.
     fn finish_page(
         &self,
-        outbox: &Outbox,
+        outbox: &ConnectionOutbox,
         conversation: ConversationId,
         head: Seq,
         enough: bool,
@@ -365,7 +372,7 @@ impl CatchUp {
             if !enough {
                 return (up_to, NextStep::More);
             }
-            outbox.push(Frame::from(encode_backlog(conversation, up_to, newest)));
+            outbox.push(EncodedFrame::from(encode_backlog(conversation, up_to, newest)));
             progress.up_to = Some(newest);
         }
         progress.go_live(outbox, &mut state.held_frames);
@@ -373,26 +380,26 @@ impl CatchUp {
     }
 
     /// Sends only a `backlog` frame, so that the device pages this conversation itself.
-    pub fn skip_to_paging(&self, outbox: &Outbox, missing: BacklogRange) {
+    pub fn skip_to_paging(&self, outbox: &ConnectionOutbox, missing: BacklogRange) {
         self.finish_page(outbox, missing.conversation, missing.head, true);
     }
 
     /// Ends the backlog of a conversation that the user is no longer a member of. Sends the held
     /// frames and `gone`.
-    pub fn abandon(&self, outbox: &Outbox, conversation: ConversationId) {
+    pub fn abandon(&self, outbox: &ConnectionOutbox, conversation: ConversationId) {
         let mut guard = self.state();
         let state = &mut *guard;
         if let Some(progress) = state.conversations.get_mut(&conversation) {
             progress.go_live(outbox, &mut state.held_frames);
         }
-        outbox.push(Frame::from(encode_gone(conversation)));
+        outbox.push(EncodedFrame::from(encode_gone(conversation)));
     }
 
     /// Ends the catch-up: sends `caught_up`. All conversations must be live.
-    pub fn finish(&self, outbox: &Outbox) {
+    pub fn finish(&self, outbox: &ConnectionOutbox) {
         let mut state = self.state();
         debug_assert!(state.conversations.values().all(|progress| progress.live), "a backlog was left out");
-        outbox.push(Frame::from(encode_caught_up()));
+        outbox.push(EncodedFrame::from(encode_caught_up()));
         state.stage = CatchUpStage::Live { since: Instant::now() };
         state.sending = Vec::new();
         state
@@ -425,7 +432,7 @@ impl ConversationCatchUp {
     }
 
     /// Marks the conversation as live and pushes the held frames in seq order.
-    fn go_live(&mut self, outbox: &Outbox, held_frames: &mut usize) {
+    fn go_live(&mut self, outbox: &ConnectionOutbox, held_frames: &mut usize) {
         self.live = true;
         for held in std::mem::take(&mut self.held).into_values() {
             *held_frames -= held.count();
@@ -434,7 +441,7 @@ impl ConversationCatchUp {
     }
 
     /// Pushes the frames that are held for lower seqs.
-    fn push_held_below(&mut self, seq: Seq, outbox: &Outbox, held_frames: &mut usize) {
+    fn push_held_below(&mut self, seq: Seq, outbox: &ConnectionOutbox, held_frames: &mut usize) {
         while let Some(first) = self.held.first_entry().filter(|first| *first.key() < seq) {
             let held = first.remove();
             *held_frames -= held.count();
@@ -448,7 +455,7 @@ impl HeldFrames {
         usize::from(self.replacement.is_some()) + self.after.len()
     }
 
-    fn push_into(self, outbox: &Outbox) {
+    fn push_into(self, outbox: &ConnectionOutbox) {
         let replacement = self.replacement.map(UnstoredFrame::into_frame);
         replacement.into_iter().chain(self.after).for_each(|frame| outbox.push(frame));
     }

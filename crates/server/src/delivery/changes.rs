@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::messages::each_member;
 use super::receipts::ReceiptBatches;
-use super::{Frame, Session, SessionId, Sessions};
+use super::{EncodedFrame, SessionId, Sessions, WebSocketSession};
 use crate::metrics::{Dropped, Metrics};
 
 /// Largest number of members of a conversation in which each receipt goes to all members
@@ -23,12 +23,12 @@ pub(super) const SMALL_GROUP: usize = 16;
 pub(super) struct EntryChanged {
     pub conversation: ConversationId,
     pub user: UserId,
-    pub cause: Cause,
+    pub cause: InboxChangeReason,
 }
 
 /// Why an inbox entry changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
+pub(super) enum InboxChangeReason {
     /// The user joined, or changed a preference.
     Changed,
     /// The first message of a direct conversation. The entry is new to every member but the
@@ -51,7 +51,7 @@ impl Changes {
             CommittedChange::ReadState(moved) => self.publish_read_state(moved),
             CommittedChange::Joined { conversation, user }
             | CommittedChange::PreferencesChanged { conversation, user } => {
-                self.entry_changed(EntryChanged { conversation, user, cause: Cause::Changed });
+                self.entry_changed(EntryChanged { conversation, user, cause: InboxChangeReason::Changed });
             }
             // `Hub::changed` has already handled these.
             CommittedChange::Revoked { .. } | CommittedChange::ResyncRequired { .. } => {}
@@ -66,7 +66,11 @@ impl Changes {
         if is_first && conversation.kind() == ConversationKind::Direct {
             for member in members.iter() {
                 let user = member.user.clone();
-                self.entry_changed(EntryChanged { conversation, user, cause: Cause::FirstMessage });
+                self.entry_changed(EntryChanged {
+                    conversation,
+                    user,
+                    cause: InboxChangeReason::FirstMessage,
+                });
             }
         }
     }
@@ -75,7 +79,7 @@ impl Changes {
         let mut pushes = self.publish_to_own_devices(&moved);
         if let Some(shown) = moved.shown {
             if moved.members.len() <= SMALL_GROUP && !self.receipt_batches.is_batching(moved.conversation) {
-                let frame = Frame::from(encode_status(moved.conversation, &moved.user, shown, None));
+                let frame = EncodedFrame::from(encode_status(moved.conversation, &moved.user, shown, None));
                 let mut was_refused = false;
                 each_member(
                     &self.sessions,
@@ -101,14 +105,15 @@ impl Changes {
     /// Pushes the user's own read state to all its devices but the one that sent the receipt.
     /// Returns the number of pushes.
     fn publish_to_own_devices(&self, moved: &ReadStateMoved) -> u64 {
-        let mut frame: Option<Frame> = None;
+        let mut frame: Option<EncodedFrame> = None;
         let mut pushes = 0;
-        self.sessions.each_of(&moved.user, &mut |session: &Session| {
+        self.sessions.each_of(&moved.user, &mut |session: &WebSocketSession| {
             if moved.origin.map(SessionId::from) == Some(session.id) {
                 return;
             }
-            let encode =
-                || Frame::from(encode_status(moved.conversation, &moved.user, moved.own, moved.unread));
+            let encode = || {
+                EncodedFrame::from(encode_status(moved.conversation, &moved.user, moved.own, moved.unread))
+            };
             session.outbox.push(frame.get_or_insert_with(encode).clone());
             pushes += 1;
         });
@@ -131,13 +136,13 @@ mod tests {
     use bluetick_wire::CloseCode;
 
     use super::*;
-    use crate::delivery::{Hub, Outbox};
+    use crate::delivery::{ConnectionOutbox, Hub};
 
     #[test]
     fn resync_required_closes_all_sessions_of_the_user_only() {
         let hub = Hub::new(Metrics::new());
         let [phone, laptop, other] = ["alice", "alice", "bob"].map(|name| {
-            let (outbox, sessions) = (Outbox::new(1_000, Gauge::default()), hub.sessions());
+            let (outbox, sessions) = (ConnectionOutbox::new(1_000, Gauge::default()), hub.sessions());
             sessions
                 .register(sessions.next_id(), name.parse().unwrap(), TokenFacts::default(), outbox, 2)
                 .unwrap()
@@ -158,7 +163,7 @@ mod tests {
             receipt_batches: Arc::clone(&receipt_batches),
             entries,
         };
-        let outbox = Outbox::new(8_000, Gauge::default());
+        let outbox = ConnectionOutbox::new(8_000, Gauge::default());
         let (alice, bob): (UserId, UserId) = ("alice".parse().unwrap(), "bob".parse().unwrap());
         let phone =
             sessions.register(sessions.next_id(), alice.clone(), TokenFacts::default(), outbox, 1).unwrap();
@@ -175,7 +180,7 @@ mod tests {
         };
         changes.publish(CommittedChange::ReadState(moved(1)));
         assert!(!receipt_batches.is_batching(conversation), "published immediately");
-        phone.session.outbox.push(Frame::from("m".repeat(2_000)));
+        phone.session.outbox.push(EncodedFrame::from("m".repeat(2_000)));
         changes.publish(CommittedChange::ReadState(moved(2)));
         assert!(receipt_batches.is_batching(conversation), "batched");
     }
@@ -191,7 +196,7 @@ mod tests {
             receipt_batches,
             entries,
         };
-        let outbox = Outbox::new(1_000, Gauge::default());
+        let outbox = ConnectionOutbox::new(1_000, Gauge::default());
         let _phone = sessions
             .register(sessions.next_id(), "alice".parse().unwrap(), TokenFacts::default(), outbox, 1)
             .unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// An encoded WebSocket frame. Clones share the bytes.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Frame(Arc<[u8]>);
+pub(crate) struct EncodedFrame(Arc<[u8]>);
 
 /// First byte of an unfragmented text frame: FIN bit and opcode 1.
 const TEXT: u8 = 0x81;
@@ -23,14 +23,14 @@ thread_local! {
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl Frame {
+impl EncodedFrame {
     /// Encodes a frame with the text that `write` appends. Panics if `write` encodes another frame.
-    pub fn with(write: impl FnOnce(&mut Vec<u8>)) -> Frame {
+    pub fn with(write: impl FnOnce(&mut Vec<u8>)) -> EncodedFrame {
         BUFFER.with_borrow_mut(|buffer| {
             buffer.extend([0; MAX_HEADER_BYTES]);
             write(buffer);
             let start = put_header(buffer);
-            let frame = Frame(Arc::from(&buffer[start..]));
+            let frame = EncodedFrame(Arc::from(&buffer[start..]));
             buffer.clear();
             buffer.shrink_to(KEPT_BUFFER_BYTES);
             frame
@@ -38,8 +38,8 @@ impl Frame {
     }
 
     /// A frame that the protocol library has encoded, such as a pong or a close frame.
-    pub fn of_control(bytes: &[u8]) -> Frame {
-        Frame(Arc::from(bytes))
+    pub fn of_control(bytes: &[u8]) -> EncodedFrame {
+        EncodedFrame(Arc::from(bytes))
     }
 
     pub fn is_text(&self) -> bool {
@@ -68,27 +68,27 @@ fn put_header(buffer: &mut [u8]) -> usize {
     start
 }
 
-impl From<String> for Frame {
-    fn from(text: String) -> Frame {
-        Frame::from(text.as_str())
+impl From<String> for EncodedFrame {
+    fn from(text: String) -> EncodedFrame {
+        EncodedFrame::from(text.as_str())
     }
 }
 
-impl From<&str> for Frame {
-    fn from(text: &str) -> Frame {
-        Frame::with(|buffer| buffer.extend_from_slice(text.as_bytes()))
+impl From<&str> for EncodedFrame {
+    fn from(text: &str) -> EncodedFrame {
+        EncodedFrame::with(|buffer| buffer.extend_from_slice(text.as_bytes()))
     }
 }
 
 /// Prints the length only, because message content must not reach the logs.
-impl std::fmt::Debug for Frame {
+impl std::fmt::Debug for EncodedFrame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Frame({} bytes)", self.0.len())
+        write!(f, "EncodedFrame({} bytes)", self.0.len())
     }
 }
 
 #[cfg(test)]
-impl Frame {
+impl EncodedFrame {
     pub fn text(&self) -> &str {
         let header = match self.0[1] {
             126 => 4,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     /// Decodes our frame with an independent implementation.
-    fn read(frame: &Frame) -> String {
+    fn read(frame: &EncodedFrame) -> String {
         let mut stream = std::io::Cursor::new(frame.bytes().to_vec());
         let mut client = WebSocketContext::new(Role::Client, None);
         match client.read(&mut stream) {
@@ -120,14 +120,14 @@ mod tests {
     fn frame_of_any_length_decodes_to_its_text() {
         for length in [0, 1, 125, 126, 127, 1_000, 65_535, 65_536, 1 << 20] {
             let text = "x".repeat(length);
-            let frame = Frame::from(text.as_str());
+            let frame = EncodedFrame::from(text.as_str());
             assert_eq!((read(&frame) == text, frame.text() == text), (true, true), "{length}");
         }
     }
 
     #[test]
     fn cloned_frames_share_their_bytes() {
-        let frame = Frame::from("hello");
+        let frame = EncodedFrame::from("hello");
         assert!(std::ptr::eq(frame.bytes(), frame.clone().bytes()));
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::changes::{self, Changes};
 use super::recent_senders::RecentSenders;
-use super::{Frame, Session, Sessions, messages};
+use super::{EncodedFrame, Sessions, WebSocketSession, messages};
 use crate::metrics::Metrics;
 
 /// A unit of work for the fan-out.
@@ -22,7 +22,7 @@ pub(super) enum FanoutCommand {
     Publish(Vec<CommittedChange>),
     /// Push the ack of a message that was stored earlier, behind everything committed before this
     /// command.
-    Acknowledge(Arc<Session>, RepeatedAck),
+    Acknowledge(Arc<WebSocketSession>, RepeatedAck),
     /// Answered when the frames of all earlier commands are in the outboxes.
     Flush(oneshot::Sender<()>),
     Stop,
@@ -32,7 +32,7 @@ pub(super) enum FanoutCommand {
 pub(crate) struct RepeatedAck {
     pub conversation: ConversationId,
     pub seq: Seq,
-    pub frame: Frame,
+    pub frame: EncodedFrame,
 }
 
 /// Counts queued and finished commands. When all are finished, a flush need not ask the fan-out

@@ -17,7 +17,7 @@ use super::fanout::{CommandCounts, Fanout, FanoutCommand, RepeatedAck};
 use super::presence::{self, PresenceChange};
 use super::typing::TypingIndicators;
 use super::workers::WorkerQueues;
-use super::{PresenceDirectory, Session, Sessions, Workers};
+use super::{PresenceDirectory, Sessions, WebSocketSession, Workers};
 use crate::metrics::{Dropped, Metrics};
 use crate::revocation_check::RevocationCache;
 
@@ -47,8 +47,8 @@ pub struct Hub {
 }
 
 impl Hub {
-    /// Starts the fan-out thread, which ends with [`Server::drain`](crate::Server::drain) or when
-    /// the hub is dropped. Panics if the thread cannot be started.
+    /// Starts the fan-out thread, which ends with [`ChatServer::drain`](crate::ChatServer::drain)
+    /// or when the hub is dropped. Panics if the thread cannot be started.
     pub fn new(metrics: Arc<Metrics>) -> Arc<Hub> {
         let (mut hub, waiting) = Hub::with_queue(metrics);
         let working = Arc::clone(&hub.fanout);
@@ -144,7 +144,7 @@ impl Hub {
     /// Puts an ack into the session's outbox, behind everything committed so far. A client that
     /// receives a seq has therefore received all lower ones, also when an earlier attempt stored
     /// the message.
-    pub(crate) async fn acknowledge(&self, session: Arc<Session>, ack: RepeatedAck) {
+    pub(crate) async fn acknowledge(&self, session: Arc<WebSocketSession>, ack: RepeatedAck) {
         self.queue(FanoutCommand::Acknowledge(session, ack)).await;
     }
 

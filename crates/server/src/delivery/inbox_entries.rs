@@ -9,9 +9,9 @@ use bluetick_wire::frame::{encode_conversation, encode_presence};
 use bluetick_wire::http::PresenceBody;
 use tokio::sync::mpsc;
 
-use super::changes::{Cause, EntryChanged};
+use super::changes::{EntryChanged, InboxChangeReason};
 use super::presence::push_presence;
-use super::{Frame, PresenceDirectory, Sessions, catch_panics};
+use super::{EncodedFrame, PresenceDirectory, Sessions, catch_panics};
 use crate::metrics::Metrics;
 
 /// Capacity of the queue of changed inbox entries. The largest expected burst is a new group with
@@ -53,7 +53,7 @@ impl EntryPublisher {
             Some(peer) => {
                 let profile = self.chat.profile(peer).await?;
                 let online = self.presence_directory.is_online(peer).await;
-                if cause == Cause::FirstMessage && entry.conversation.created_by == user {
+                if cause == InboxChangeReason::FirstMessage && entry.conversation.created_by == user {
                     // The creator already has the inbox entry. Presence is announced from the first
                     // message on, so the peer may have connected or disconnected unseen since the
                     // creator opened the conversation.
@@ -71,7 +71,7 @@ impl EntryPublisher {
             }
             None => None,
         };
-        let frame = Frame::from(encode_conversation(&entry, presence));
+        let frame = EncodedFrame::from(encode_conversation(&entry, presence));
         let mut pushes = 0;
         self.sessions.each_of(&user, &mut |session| {
             session.outbox.push(frame.clone());

@@ -6,7 +6,7 @@ use bluetick_core::ports::{Appended, Committed};
 use bluetick_core::{Member, Members, UserId};
 use bluetick_wire::frame::{write_ack, write_message};
 
-use super::{Frame, Session, SessionId, Sessions, UnstoredFrame};
+use super::{EncodedFrame, SessionId, Sessions, UnstoredFrame, WebSocketSession};
 
 /// Delivers a message and returns the number of frames pushed. The cost is that of the smaller of
 /// members and online users.
@@ -14,7 +14,7 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     let Committed { members, message, departed, .. } = committed;
     let delivery = Delivery { committed, frame: OnceCell::new() };
     let mut pushes = 0;
-    let mut hand_out = |session: &Session| pushes += delivery.hand_to(session);
+    let mut hand_out = |session: &WebSocketSession| pushes += delivery.hand_to(session);
 
     each_member(sessions, members, |member| committed.concerns(member), &mut hand_out);
     if let Some(departed) = departed.as_ref().filter(|user| !members.contains(user)) {
@@ -23,7 +23,7 @@ pub(super) fn deliver(committed: &Committed, sessions: &Sessions) -> u64 {
     // A sender who is no longer a member still gets the ack.
     let hears_of_it = |user: &UserId| members.contains(user) || departed.as_ref() == Some(user);
     if committed.origin.is_some() && !hears_of_it(&message.sender) {
-        sessions.each_of(&message.sender, &mut |session: &Session| {
+        sessions.each_of(&message.sender, &mut |session: &WebSocketSession| {
             if delivery.is_origin(session) {
                 hand_out(session);
             }
@@ -38,7 +38,7 @@ pub(super) fn each_member(
     sessions: &Sessions,
     members: &Members,
     wanted: impl Fn(&Member) -> bool,
-    visit: &mut impl FnMut(&Session),
+    visit: &mut impl FnMut(&WebSocketSession),
 ) {
     if members.len() <= sessions.online_users() {
         for member in members.iter().filter(|member| wanted(member)) {
@@ -53,21 +53,21 @@ pub(super) fn each_member(
 struct Delivery<'a> {
     committed: &'a Committed,
     /// Encoded once, for the first receiver, and shared by all.
-    frame: OnceCell<Frame>,
+    frame: OnceCell<EncodedFrame>,
 }
 
 impl Delivery<'_> {
-    fn is_origin(&self, session: &Session) -> bool {
+    fn is_origin(&self, session: &WebSocketSession) -> bool {
         self.committed.origin.map(SessionId::from) == Some(session.id)
     }
 
     /// Pushes the ack, the leave notice or the message, unless the session's catch-up covers it.
     /// Returns the number of frames pushed.
-    fn hand_to(&self, session: &Session) -> u64 {
+    fn hand_to(&self, session: &WebSocketSession) -> u64 {
         let message = &self.committed.message;
         let unstored = if self.is_origin(session) {
             let appended = Appended { seq: message.seq, received_at: message.received_at, duplicate: false };
-            Some(UnstoredFrame::Ack(Frame::with(|buffer| {
+            Some(UnstoredFrame::Ack(EncodedFrame::with(|buffer| {
                 write_ack(buffer, message.conversation, &message.message_id, &appended);
             })))
         } else if self.committed.departed.as_ref() == Some(&session.user) {
@@ -84,9 +84,9 @@ impl Delivery<'_> {
         1
     }
 
-    fn frame(&self) -> Frame {
+    fn frame(&self) -> EncodedFrame {
         self.frame
-            .get_or_init(|| Frame::with(|buffer| write_message(buffer, &self.committed.message)))
+            .get_or_init(|| EncodedFrame::with(|buffer| write_message(buffer, &self.committed.message)))
             .clone()
     }
 }
@@ -100,14 +100,14 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
-    use crate::delivery::{Outbox, Registration};
+    use crate::delivery::{ConnectionOutbox, Registration};
 
     fn user(name: &str) -> UserId {
         name.parse().unwrap()
     }
 
     fn connect<'a>(sessions: &'a Sessions, name: &str) -> Registration<'a> {
-        let outbox = Outbox::new(1 << 20, Gauge::default());
+        let outbox = ConnectionOutbox::new(1 << 20, Gauge::default());
         let registration = sessions
             .register(sessions.next_id(), user(name), TokenFacts::default(), outbox, usize::MAX)
             .unwrap();
@@ -137,7 +137,8 @@ mod tests {
 
     fn kinds(device: &Registration<'_>) -> Vec<&'static str> {
         let frames = device.session.outbox.taken();
-        let kind = |frame: &Frame| if frame.text().contains(r#""type":"ack""#) { "ack" } else { "message" };
+        let kind =
+            |frame: &EncodedFrame| if frame.text().contains(r#""type":"ack""#) { "ack" } else { "message" };
         frames.iter().map(kind).collect()
     }
 

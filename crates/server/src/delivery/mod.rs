@@ -24,14 +24,14 @@ mod typing;
 mod workers;
 
 pub(crate) use catch_up::{BacklogRange, CatchUp, NextStep, PageOutcome, UnstoredFrame};
-pub(crate) use encoded_frame::Frame;
+pub(crate) use encoded_frame::EncodedFrame;
 pub(crate) use fanout::RepeatedAck;
 pub use hub::Hub;
-pub(crate) use outbox::{Outbox, OutboxOverflow, cost};
+pub(crate) use outbox::{ConnectionOutbox, OutboxOverflow, cost};
 pub(crate) use presence_directory::PresenceDirectory;
 #[cfg(test)]
 pub(crate) use sessions::Registration;
-pub(crate) use sessions::{Session, SessionId, Sessions};
+pub(crate) use sessions::{SessionId, Sessions, WebSocketSession};
 pub(crate) use typing::Throttle;
 pub(crate) use workers::Workers;
 

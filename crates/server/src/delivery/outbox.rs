@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 
-use super::Frame;
+use super::EncodedFrame;
 
 /// Bytes that a frame costs besides its encoded bytes: its queue slot and bookkeeping. If this is
 /// too low, many small frames use more memory than the limit allows.
@@ -21,7 +21,7 @@ const FRAME_OVERHEAD_BYTES: usize = 64;
 const BACKLOG_BYTES: usize = 128 * 1024;
 
 /// The outgoing queue of one connection. Any thread may push; only the connection takes frames.
-pub(crate) struct Outbox {
+pub(crate) struct ConnectionOutbox {
     queue: Mutex<OutboxQueue>,
     /// Something happened since the connection last polled.
     has_event: AtomicBool,
@@ -34,7 +34,7 @@ pub(crate) struct Outbox {
 
 #[derive(Default)]
 struct OutboxQueue {
-    frames: VecDeque<Frame>,
+    frames: VecDeque<EncodedFrame>,
     /// Cost of the queued frames, and of those taken and not yet written.
     bytes: usize,
     /// The limit was exceeded: all frames were dropped, and later ones are ignored.
@@ -49,10 +49,10 @@ pub(crate) struct OutboxOverflow;
 /// larger value wastes memory on each.
 const KEPT_FRAME_SLOTS: usize = 64;
 
-impl Outbox {
-    pub fn new(limit_bytes: usize, waiting_bytes: Gauge) -> Outbox {
+impl ConnectionOutbox {
+    pub fn new(limit_bytes: usize, waiting_bytes: Gauge) -> ConnectionOutbox {
         let (has_event, connection) = (AtomicBool::new(false), AtomicWaker::new());
-        Outbox {
+        ConnectionOutbox {
             queue: Mutex::default(),
             has_event,
             connection,
@@ -68,7 +68,7 @@ impl Outbox {
 
     /// Queues a frame and wakes the connection. Overflows the outbox if the frame exceeds the
     /// limit.
-    pub fn push(&self, frame: Frame) {
+    pub fn push(&self, frame: EncodedFrame) {
         let cost = cost(&frame);
         {
             let mut queue = self.queue();
@@ -98,7 +98,7 @@ impl Outbox {
 
     /// Pushes a frame that may be lost, unless more than an eighth of the outbox is in use. Returns
     /// whether there was room.
-    pub fn push_ephemeral(&self, frame: Frame) -> bool {
+    pub fn push_ephemeral(&self, frame: EncodedFrame) -> bool {
         let accepts = self.queue().bytes <= self.limit_bytes / 8;
         if accepts {
             self.push(frame);
@@ -111,7 +111,7 @@ impl Outbox {
         self.queue().bytes <= self.backlog_bytes()
     }
 
-    /// Returns when [`Outbox::has_room_now`]. Several tasks may wait.
+    /// Returns when [`ConnectionOutbox::has_room_now`]. Several tasks may wait.
     pub async fn has_room(&self) {
         loop {
             let backlog_room = self.backlog_room.notified();
@@ -126,8 +126,8 @@ impl Outbox {
         (self.limit_bytes / 4).min(BACKLOG_BYTES)
     }
 
-    /// Ready when a frame was pushed, or [`Outbox::wake`] was called, since the last ready result.
-    /// One task at a time may wait.
+    /// Ready when a frame was pushed, or [`ConnectionOutbox::wake`] was called, since the last
+    /// ready result. One task at a time may wait.
     pub fn poll_event(&self, cx: &mut Context<'_>) -> Poll<()> {
         // Register also when `has_event` is set, so that a later push wakes the task again.
         self.connection.register(cx.waker());
@@ -135,8 +135,8 @@ impl Outbox {
     }
 
     /// Moves all queued frames to the end of `into`. They count towards the limit until
-    /// [`Outbox::written`].
-    pub fn take(&self, into: &mut VecDeque<Frame>) -> Result<(), OutboxOverflow> {
+    /// [`ConnectionOutbox::written`].
+    pub fn take(&self, into: &mut VecDeque<EncodedFrame>) -> Result<(), OutboxOverflow> {
         let mut queue = self.queue();
         if queue.overflowed {
             return Err(OutboxOverflow);
@@ -174,12 +174,12 @@ impl Outbox {
 }
 
 #[cfg(test)]
-impl Outbox {
+impl ConnectionOutbox {
     pub async fn pushed(&self) {
         std::future::poll_fn(|cx| self.poll_event(cx)).await;
     }
 
-    pub fn taken(&self) -> Vec<Frame> {
+    pub fn taken(&self) -> Vec<EncodedFrame> {
         let mut frames = VecDeque::new();
         self.take(&mut frames).expect("the test does not overflow the outbox");
         frames.into()
@@ -187,7 +187,7 @@ impl Outbox {
 }
 
 /// Bytes of the limit that a frame takes.
-pub(crate) fn cost(frame: &Frame) -> usize {
+pub(crate) fn cost(frame: &EncodedFrame) -> usize {
     frame.bytes().len() + FRAME_OVERHEAD_BYTES
 }
 
@@ -195,7 +195,7 @@ fn signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-impl Drop for Outbox {
+impl Drop for ConnectionOutbox {
     fn drop(&mut self) {
         let bytes = self.queue.get_mut().bytes;
         self.waiting_bytes.dec_by(signed(bytes));
@@ -208,13 +208,13 @@ mod tests {
 
     use super::*;
 
-    fn frame(bytes: usize) -> Frame {
-        Frame::from("x".repeat(bytes))
+    fn frame(bytes: usize) -> EncodedFrame {
+        EncodedFrame::from("x".repeat(bytes))
     }
 
     #[test]
     fn frames_are_taken_in_push_order() {
-        let outbox = Outbox::new(10_000, Gauge::default());
+        let outbox = ConnectionOutbox::new(10_000, Gauge::default());
         for bytes in [1, 2, 3] {
             outbox.push(frame(bytes));
         }
@@ -225,7 +225,7 @@ mod tests {
     #[test]
     fn taken_but_unwritten_frames_count_toward_the_limit() {
         let waiting = Gauge::default();
-        let outbox = Outbox::new(1_000, waiting.clone());
+        let outbox = ConnectionOutbox::new(1_000, waiting.clone());
         outbox.push(frame(600));
         let held = outbox.taken();
         outbox.push(frame(600));
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn written_frames_free_outbox_space() {
         let waiting = Gauge::default();
-        let outbox = Outbox::new(1_000, waiting.clone());
+        let outbox = ConnectionOutbox::new(1_000, waiting.clone());
         for _ in 0..10 {
             outbox.push(frame(600));
             for frame in outbox.taken() {
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn ephemeral_frame_is_refused_above_an_eighth_of_the_outbox() {
-        let outbox = Outbox::new(10_000, Gauge::default());
+        let outbox = ConnectionOutbox::new(10_000, Gauge::default());
         assert!(outbox.push_ephemeral(frame(1_200)));
         assert!(!outbox.push_ephemeral(frame(1)));
         outbox.push(frame(1));
@@ -261,7 +261,7 @@ mod tests {
 
     #[tokio::test]
     async fn backlog_waits_above_a_quarter_of_the_outbox_and_resumes_after_a_write() {
-        let outbox = Outbox::new(10_000, Gauge::default());
+        let outbox = ConnectionOutbox::new(10_000, Gauge::default());
         for _ in 0..2 {
             outbox.push(frame(2_000));
         }
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn wake_without_a_frame_is_reported_once() {
-        let outbox = Outbox::new(1_000, Gauge::default());
+        let outbox = ConnectionOutbox::new(1_000, Gauge::default());
         outbox.wake();
         outbox.wake();
         assert!(outbox.pushed().now_or_never().is_some());
@@ -289,7 +289,7 @@ mod tests {
 
     #[tokio::test]
     async fn waiting_connection_resumes_at_the_first_push() {
-        let outbox = std::sync::Arc::new(Outbox::new(1_000, Gauge::default()));
+        let outbox = std::sync::Arc::new(ConnectionOutbox::new(1_000, Gauge::default()));
         let pushing = std::sync::Arc::clone(&outbox);
         let (pushed, ()) = tokio::join!(
             async {

@@ -13,7 +13,7 @@ use bluetick_wire::frame::encode_presence;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Frame, PresenceDirectory, Sessions, catch_panics};
+use super::{EncodedFrame, PresenceDirectory, Sessions, catch_panics};
 use crate::metrics::{Dropped, Metrics};
 
 /// Capacity of the queue of presence changes. Changes beyond it are dropped; clients can query the
@@ -167,7 +167,7 @@ impl PresencePublisher {
 
 /// Pushes a presence frame to those of these users who are connected to this node.
 pub(super) fn push_presence(sessions: &Sessions, metrics: &Metrics, to: &[UserId], frame: String) {
-    let frame = Frame::from(frame);
+    let frame = EncodedFrame::from(frame);
     let (mut pushes, mut dropped) = (0, 0);
     for user in to {
         sessions.each_of(user, &mut |session| match session.outbox.push_ephemeral(frame.clone()) {
@@ -189,13 +189,13 @@ mod tests {
     use prometheus_client::metrics::gauge::Gauge;
 
     use super::*;
-    use crate::delivery::{Hub, Outbox, Session};
+    use crate::delivery::{ConnectionOutbox, Hub, WebSocketSession};
 
     fn user(name: &str) -> UserId {
         name.parse().unwrap()
     }
 
-    async fn received(session: &Session) -> Vec<String> {
+    async fn received(session: &WebSocketSession) -> Vec<String> {
         session.outbox.pushed().await;
         let frames = session.outbox.taken();
         frames.iter().map(|frame| frame.text().to_owned()).collect()
@@ -220,7 +220,7 @@ mod tests {
         chat.send(&user("alice"), first).await.unwrap();
         hub.flush().await;
         let [phone, _tablet] = ["alice", "bob"].map(|name| {
-            let outbox = Outbox::new(1 << 20, Gauge::default());
+            let outbox = ConnectionOutbox::new(1 << 20, Gauge::default());
             let sessions = hub.sessions();
             sessions
                 .register(sessions.next_id(), user(name), TokenFacts::default(), outbox, usize::MAX)

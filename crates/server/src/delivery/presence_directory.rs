@@ -107,7 +107,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::delivery::{Outbox, Registration};
+    use crate::delivery::{ConnectionOutbox, Registration};
 
     /// A fleet that records its calls. Each call completes when the test adds a permit.
     struct SlowFleet {
@@ -151,7 +151,7 @@ mod tests {
         }
 
         fn connect(&self, name: &str) -> Registration<'_> {
-            let outbox = Outbox::new(1_000, Gauge::default());
+            let outbox = ConnectionOutbox::new(1_000, Gauge::default());
             let token = TokenFacts::default();
             self.sessions.register(self.sessions.next_id(), user(name), token, outbox, usize::MAX).unwrap()
         }

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::changes::SMALL_GROUP;
 use super::recent_senders::RecentSenders;
-use super::{Frame, Sessions, catch_panics};
+use super::{EncodedFrame, Sessions, catch_panics};
 use crate::metrics::Metrics;
 
 /// How long receipts are collected into a batch. A longer time delays ticks; a shorter one sends
@@ -141,17 +141,17 @@ impl ReceiptPublisher {
 
     async fn publish(&self, conversation: ConversationId, batch: ReceiptBatch) {
         let ReceiptBatch { members, moved } = batch;
-        let named: Vec<(UserId, Frame)> = match moved {
+        let named: Vec<(UserId, EncodedFrame)> = match moved {
             MovedMembers::Many => Vec::new(),
             MovedMembers::Named(named) => {
                 let frame =
-                    |user: &UserId, shown| Frame::from(encode_status(conversation, user, shown, None));
+                    |user: &UserId, shown| EncodedFrame::from(encode_status(conversation, user, shown, None));
                 named.into_iter().map(|(user, shown)| (user.clone(), frame(&user, shown))).collect()
             }
         };
         for recipient in self.recipients(conversation, &members).await {
             let frames = named.iter().filter(|(user, _)| *user != recipient).map(|(_, frame)| frame.clone());
-            let mut frames: Vec<Frame> = frames.collect();
+            let mut frames: Vec<EncodedFrame> = frames.collect();
             frames.extend(self.lowest_frame(conversation, &recipient).await);
             let mut pushes = 0;
             self.sessions.each_of(&recipient, &mut |session| {
@@ -164,10 +164,10 @@ impl ReceiptPublisher {
 
     /// Returns a frame with the lowest read state of all other members, if it is new to the
     /// recipient. Also needed when few members moved: the one furthest behind may be among them.
-    async fn lowest_frame(&self, conversation: ConversationId, recipient: &UserId) -> Option<Frame> {
+    async fn lowest_frame(&self, conversation: ConversationId, recipient: &UserId) -> Option<EncodedFrame> {
         match self.chat.inbox_entry(recipient, conversation).await {
             Ok(entry) if self.senders.record_published(conversation, recipient, entry.others) => {
-                Some(Frame::from(encode_receipts(conversation, entry.others)))
+                Some(EncodedFrame::from(encode_receipts(conversation, entry.others)))
             }
             Ok(_) => None,
             Err(error) => {

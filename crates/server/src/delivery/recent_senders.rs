@@ -23,10 +23,10 @@ const MAX_SENDERS: usize = 512;
 
 /// The cache of recent senders, by group.
 #[derive(Default)]
-pub(super) struct RecentSenders(Mutex<Generations>);
+pub(super) struct RecentSenders(Mutex<SenderGenerations>);
 
 #[derive(Default)]
-struct Generations {
+struct SenderGenerations {
     young: HashMap<ConversationId, GroupSenders>,
     old: HashMap<ConversationId, GroupSenders>,
 }
@@ -54,7 +54,7 @@ impl RecentSender {
 }
 
 impl RecentSenders {
-    fn generations(&self) -> MutexGuard<'_, Generations> {
+    fn generations(&self) -> MutexGuard<'_, SenderGenerations> {
         self.0.lock()
     }
 
@@ -96,7 +96,7 @@ impl RecentSenders {
     }
 }
 
-impl Generations {
+impl SenderGenerations {
     /// Returns the entry of the group and moves it to the younger generation.
     fn touch(&mut self, conversation: ConversationId) -> Option<&mut GroupSenders> {
         if let Some(group) = self.old.remove(&conversation) {

@@ -12,7 +12,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::RwLock;
 
-use super::{CatchUp, Outbox};
+use super::{CatchUp, ConnectionOutbox};
 
 /// Identifies a connection within the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,18 +37,18 @@ impl std::fmt::Display for SessionId {
 }
 
 /// One authenticated connection.
-pub(crate) struct Session {
+pub(crate) struct WebSocketSession {
     pub id: SessionId,
     pub user: UserId,
     /// The token of its `hello`.
     pub token: TokenFacts,
-    pub outbox: Outbox,
+    pub outbox: ConnectionOutbox,
     pub catch_up: CatchUp,
     /// The code to close with. The connection reads it at its next wake-up.
     ending: OnceLock<CloseCode>,
 }
 
-impl Session {
+impl WebSocketSession {
     /// Asks the connection to close with this code. Only the first code counts.
     pub fn end(&self, why: CloseCode) {
         let _there_is_one = self.ending.set(why);
@@ -64,7 +64,7 @@ impl Session {
 /// panics or is cancelled.
 pub(crate) struct Registration<'a> {
     sessions: &'a Sessions,
-    pub session: Arc<Session>,
+    pub session: Arc<WebSocketSession>,
     /// The user had no other connection to this node when this one was registered.
     pub is_first: bool,
     ended: bool,
@@ -100,7 +100,7 @@ type UserShard = RwLock<HashTable<OnlineUser>>;
 /// A user with at least one session.
 struct OnlineUser {
     hash: u64,
-    sessions: Vec<Arc<Session>>,
+    sessions: Vec<Arc<WebSocketSession>>,
 }
 
 impl OnlineUser {
@@ -147,7 +147,7 @@ impl Sessions {
         id: SessionId,
         user: UserId,
         token: TokenFacts,
-        outbox: Outbox,
+        outbox: ConnectionOutbox,
         limit: usize,
     ) -> Result<Registration<'_>, TooManySessions> {
         let (hash, shard) = self.shard(&user);
@@ -158,7 +158,7 @@ impl Sessions {
         {
             return Err(TooManySessions);
         }
-        let session = Arc::new(Session {
+        let session = Arc::new(WebSocketSession {
             id,
             user: user.clone(),
             token,
@@ -182,7 +182,7 @@ impl Sessions {
     }
 
     /// Removes the session. Returns whether the user has no session left.
-    fn remove(&self, session: &Session) -> bool {
+    fn remove(&self, session: &WebSocketSession) -> bool {
         let (hash, shard) = self.shard(&session.user);
         let mut shard = shard.write();
         let Ok(mut user_entry) = shard.find_entry(hash, |user_entry| user_entry.is(&session.user)) else {
@@ -210,7 +210,7 @@ impl Sessions {
 
     /// Visits the user's sessions under the shard's read lock: `visit` must not register or end a
     /// session.
-    pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&Session)) {
+    pub fn each_of(&self, user: &UserId, visit: &mut impl FnMut(&WebSocketSession)) {
         let (hash, shard) = self.shard(user);
         let shard = shard.read();
         if let Some(user_entry) = shard.find(hash, |user_entry| user_entry.is(user)) {
@@ -219,7 +219,7 @@ impl Sessions {
     }
 
     /// Visits the sessions of all `wanted` users, with the locking rule of [`Sessions::each_of`].
-    pub fn each_online(&self, wanted: impl Fn(&UserId) -> bool, visit: &mut impl FnMut(&Session)) {
+    pub fn each_online(&self, wanted: impl Fn(&UserId) -> bool, visit: &mut impl FnMut(&WebSocketSession)) {
         for shard in &self.shards {
             let shard = shard.read();
             for user_entry in shard.iter() {
@@ -246,7 +246,7 @@ mod tests {
     fn session_above_user_limit_is_refused_until_another_ends() {
         let sessions = Sessions::default();
         let register = || {
-            let outbox = Outbox::new(1_000, Gauge::default());
+            let outbox = ConnectionOutbox::new(1_000, Gauge::default());
             sessions.register(sessions.next_id(), "alice".parse().unwrap(), TokenFacts::default(), outbox, 2)
         };
         let first = register().unwrap();

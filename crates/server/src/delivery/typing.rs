@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::messages::each_member;
-use super::{Frame, Sessions};
+use super::{EncodedFrame, Sessions};
 use crate::metrics::{Dropped, Metrics};
 
 /// Number of members above which all typing events of a group share one rate limit. A larger value
@@ -74,7 +74,7 @@ impl TypingIndicators {
             metrics.dropped(Dropped::Ephemeral, 1);
             return false;
         }
-        let frame = Frame::from(encode_typing(id, user));
+        let frame = EncodedFrame::from(encode_typing(id, user));
         let (mut pushes, mut dropped) = (0, 0);
         each_member(sessions, members, |member| member.user != *user, &mut |session| match session
             .outbox

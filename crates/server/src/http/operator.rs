@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::extract::bearer;
 use super::service::Peer;
 use crate::app::App;
-use crate::audit::{Act, AuditWriteError, CommandLine, Entry, Outcome, Subject, Who, sanitize};
+use crate::audit::{Act, AuditEntry, AuditWriteError, CommandLine, Outcome, Subject, Who, sanitize};
 use crate::limits::KeyCheck;
 use crate::metrics::KeyFailure;
 use crate::problem::Problem;
@@ -98,7 +98,7 @@ impl Operator {
         subject: Option<Subject>,
         detail: Value,
     ) -> Result<BegunAct<'a>, Problem> {
-        let entry = Entry { detail, ..self.entry(app, act, Outcome::Begun, subject) };
+        let entry = AuditEntry { detail, ..self.entry(app, act, Outcome::Begun, subject) };
         app.audit.write(&entry).await.map_err(unwritten)?;
         Ok(BegunAct { app, entry })
     }
@@ -117,11 +117,11 @@ impl Operator {
         }
         let entry = self.entry(app, Act::AdminKeyRefused, Outcome::Refused, None);
         // The request is refused even if this write fails. The trail has logged the error.
-        let _unwritten = app.audit.write(&Entry { detail, ..entry }).await;
+        let _unwritten = app.audit.write(&AuditEntry { detail, ..entry }).await;
     }
 
-    fn entry(&self, app: &App, act: Act, outcome: Outcome, subject: Option<Subject>) -> Entry {
-        Entry {
+    fn entry(&self, app: &App, act: Act, outcome: Outcome, subject: Option<Subject>) -> AuditEntry {
+        AuditEntry {
             at: app.clock.now(),
             act,
             outcome,
@@ -137,7 +137,7 @@ impl Operator {
 /// An act with an audit entry that says that it has begun.
 pub(crate) struct BegunAct<'a> {
     app: &'a App,
-    entry: Entry,
+    entry: AuditEntry,
 }
 
 impl BegunAct<'_> {
@@ -159,7 +159,7 @@ impl BegunAct<'_> {
             Err(problem) => (Outcome::Failed, Some(problem.code)),
         };
         let reason = reason.map(|code| code.as_str().to_owned());
-        let entry = Entry { at: self.app.clock.now(), outcome, reason, ..self.entry };
+        let entry = AuditEntry { at: self.app.clock.now(), outcome, reason, ..self.entry };
         // The trail has logged the error.
         let _unwritten = self.app.audit.write(&entry).await;
         result

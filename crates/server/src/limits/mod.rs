@@ -8,7 +8,7 @@ mod password_hash_pool;
 mod per_address;
 mod per_user;
 
-pub(crate) use bucket::Rate;
+pub(crate) use bucket::RefillRate;
 pub use network::{InvalidNetwork, Network};
 pub(crate) use password_hash_pool::PasswordHashPool;
 pub(crate) use per_address::{AddressLimits, AddressPermit, ConnectionRefusal, KeyCheck};

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use bluetick_core::time::Clock;
 use bluetick_wire::ErrorCode;
 
-use super::Rate;
+use super::RefillRate;
 use super::bucket::Bucket;
 use super::limit_table::LimitTable;
 use super::network::{AddressGroup, Network};
@@ -30,9 +30,9 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 pub(crate) struct AddressLimits {
     /// Maximum number of open connections per address.
     connections: usize,
-    connects: Rate,
-    logins: Rate,
-    wrong_keys: Rate,
+    connects: RefillRate,
+    logins: RefillRate,
+    wrong_keys: RefillRate,
     trusted_proxies: Vec<Network>,
     clock: Arc<dyn Clock>,
     entries: LimitTable<AddressGroup, AddressState>,
@@ -105,9 +105,9 @@ impl AddressLimits {
         let wrong_keys = limits.wrong_admin_keys_per_address_per_minute;
         AddressLimits {
             connections: at_most(limits.connections_per_address),
-            connects: Rate::new(per_second, Duration::from_secs(1), burst),
-            logins: Rate::new(per_minute, Duration::from_secs(60), per_minute.div_ceil(3)),
-            wrong_keys: Rate::new(wrong_keys, Duration::from_secs(60), wrong_keys),
+            connects: RefillRate::new(per_second, Duration::from_secs(1), burst),
+            logins: RefillRate::new(per_minute, Duration::from_secs(60), per_minute.div_ceil(3)),
+            wrong_keys: RefillRate::new(wrong_keys, Duration::from_secs(60), wrong_keys),
             trusted_proxies: settings.trusted_proxies.clone(),
             clock,
             entries: LimitTable::new(MAX_ADDRESSES),

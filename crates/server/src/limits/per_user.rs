@@ -8,7 +8,7 @@ use bluetick_core::time::Clock;
 use bluetick_core::{Timestamp, UserId};
 use bluetick_wire::BadInput;
 
-use super::Rate;
+use super::RefillRate;
 use super::bucket::Bucket;
 use super::limit_table::LimitTable;
 use crate::problem::Problem;
@@ -26,8 +26,8 @@ const LAST_SEEN_UPDATES_PER_MINUTE: u32 = 4;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Builds a rate whose capacity is the whole quota. The bucket refills evenly over the period.
-fn quota(count: u32, period: Duration) -> Rate {
-    Rate::new(count, period, count)
+fn quota(count: u32, period: Duration) -> RefillRate {
+    RefillRate::new(count, period, count)
 }
 
 /// The quota that one call consumes.
@@ -42,15 +42,15 @@ pub(crate) struct Quota {
 /// The configured rate of each bucket. The same for all users.
 #[derive(Clone, Copy, Debug)]
 struct Rates {
-    sends: Rate,
-    requests: Rate,
-    acks: Rate,
-    connects: Rate,
-    last_seen_updates: Rate,
-    logins: Rate,
-    conversations: Rate,
-    invitations: Rate,
-    invited: Rate,
+    sends: RefillRate,
+    requests: RefillRate,
+    acks: RefillRate,
+    connects: RefillRate,
+    last_seen_updates: RefillRate,
+    logins: RefillRate,
+    conversations: RefillRate,
+    invitations: RefillRate,
+    invited: RefillRate,
 }
 
 /// The buckets of one user.
@@ -103,12 +103,16 @@ impl Budgets {
         let minute = Duration::from_secs(60);
         let (connects, logins) = (limits.connects_per_user_per_minute, limits.logins_per_minute);
         let rates = Rates {
-            sends: Rate::new(limits.sends_per_second, second, limits.sends_burst),
-            requests: Rate::new(limits.requests_per_second, second, limits.requests_burst),
-            acks: Rate::new(limits.acks_per_second, second, limits.acks_burst),
-            connects: Rate::new(connects, minute, connects.div_ceil(4)),
-            last_seen_updates: Rate::new(LAST_SEEN_UPDATES_PER_MINUTE, minute, LAST_SEEN_UPDATES_PER_MINUTE),
-            logins: Rate::new(logins, minute, logins.div_ceil(3)),
+            sends: RefillRate::new(limits.sends_per_second, second, limits.sends_burst),
+            requests: RefillRate::new(limits.requests_per_second, second, limits.requests_burst),
+            acks: RefillRate::new(limits.acks_per_second, second, limits.acks_burst),
+            connects: RefillRate::new(connects, minute, connects.div_ceil(4)),
+            last_seen_updates: RefillRate::new(
+                LAST_SEEN_UPDATES_PER_MINUTE,
+                minute,
+                LAST_SEEN_UPDATES_PER_MINUTE,
+            ),
+            logins: RefillRate::new(logins, minute, logins.div_ceil(3)),
             conversations: quota(limits.conversations_per_user_per_day, 24 * HOUR),
             invitations: quota(limits.group_invitations_per_user_per_hour, HOUR),
             invited: quota(limits.members_added_per_user_per_hour, HOUR),
@@ -187,7 +191,7 @@ impl UserBudget {
         }
     }
 
-    fn parts(&self, quota: Quota) -> [(usize, &Bucket, Rate); 3] {
+    fn parts(&self, quota: Quota) -> [(usize, &Bucket, RefillRate); 3] {
         let (buckets, rates) = (&self.buckets, &self.rates);
         [
             (quota.conversations, &buckets.conversations, rates.conversations),
@@ -196,7 +200,7 @@ impl UserBudget {
         ]
     }
 
-    fn take(&self, bucket: &Bucket, rate: Rate) -> Result<(), Problem> {
+    fn take(&self, bucket: &Bucket, rate: RefillRate) -> Result<(), Problem> {
         bucket.take(rate, self.clock.now()).map_err(Problem::rate_limited)
     }
 }

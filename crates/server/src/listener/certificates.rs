@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 use tokio_util::task::TaskTracker;
 
-use super::validity::{Validity, ValidityProblem};
+use super::validity::{CertificateValidity, ValidityProblem};
 use crate::settings::{TlsSettings, seconds};
 
 /// Why the configured TLS files cannot be used.
@@ -164,8 +164,8 @@ impl Certificates {
     /// Logs a certificate that is expired or not yet valid, once per problem. Clients refuse such a
     /// certificate.
     fn log_if_not_valid(&self) {
-        let problem =
-            Validity::of(&self.certificate.borrow()).and_then(|days| days.problem_at(self.clock.now()));
+        let problem = CertificateValidity::of(&self.certificate.borrow())
+            .and_then(|days| days.problem_at(self.clock.now()));
         let mut reported = self.reported.lock();
         if let Some(problem) = problem.filter(|problem| *reported != Some(*problem)) {
             let problem = self.files.warning(problem);
@@ -197,7 +197,7 @@ impl Certificates {
 pub fn tls_advice(settings: &TlsSettings, now: Timestamp) -> Result<Option<String>, TlsError> {
     let Some(files) = CertificateFiles::of(settings)? else { return Ok(None) };
     let loaded = files.read()?;
-    let problem = Validity::of(&loaded.certificate).and_then(|days| days.problem_at(now));
+    let problem = CertificateValidity::of(&loaded.certificate).and_then(|days| days.problem_at(now));
     Ok(problem.map(|problem| files.warning(problem)))
 }
 

@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::app::App;
-use crate::drain::{ListenerTasks, Phase, phase_reached};
+use crate::drain::{DrainPhase, ListenerTasks, phase_reached};
 use crate::http::HttpService;
 use crate::limits::AddressPermit;
 use crate::settings::seconds;
@@ -42,9 +42,9 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// request.
 const HEADER_BYTES: usize = 16 * 1024;
 
-/// Accepts connections until [`Phase::Closing`], then waits for the open ones to end. While the
-/// server drains, it still accepts connections, so that a load balancer can read `/readyz` on a new
-/// one.
+/// Accepts connections until [`DrainPhase::Closing`], then waits for the open ones to end. While
+/// the server drains, it still accepts connections, so that a load balancer can read `/readyz` on a
+/// new one.
 ///
 /// This task owns every connection task: HTTP connections, the WebSockets they upgrade to, and
 /// calls that outlive their connection.
@@ -79,7 +79,7 @@ pub(crate) async fn accept(
             // ended connections, upgrades and handed-over calls all belong to connections that were
             // accepted before.
             biased;
-            () = phase_reached(&mut phase, Phase::Closing) => break,
+            () = phase_reached(&mut phase, DrainPhase::Closing) => break,
             Some(_) = connections.join_next() => {}
             Some(task) = listener_tasks.recv() => {
                 connections.spawn(task);
@@ -165,19 +165,19 @@ impl NewConnection {
     }
 }
 
-/// Serves HTTP/1.1 on one connection, including the upgrade to a WebSocket. At [`Phase::Closing`]
-/// it aborts a handshake and shuts HTTP down gracefully.
+/// Serves HTTP/1.1 on one connection, including the upgrade to a WebSocket. At
+/// [`DrainPhase::Closing`] it aborts a handshake and shuts HTTP down gracefully.
 async fn serve(
     connection: NewConnection,
     certificates: Option<Arc<Certificates>>,
     service: HttpService,
-    mut phase: watch::Receiver<Phase>,
+    mut phase: watch::Receiver<DrainPhase>,
     headers_time: Option<Duration>,
 ) {
     let stream = tokio::select! {
         biased;
         stream = connection.handshake(certificates, headers_time) => stream,
-        () = phase_reached(&mut phase, Phase::Closing) => return,
+        () = phase_reached(&mut phase, DrainPhase::Closing) => return,
     };
     let Some(stream) = stream else { return };
     let mut http = http1::Builder::new();
@@ -187,7 +187,7 @@ async fn serve(
     let result = tokio::select! {
         biased;
         result = &mut connection => result,
-        () = phase_reached(&mut phase, Phase::Closing) => {
+        () = phase_reached(&mut phase, DrainPhase::Closing) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

@@ -5,7 +5,7 @@ use bluetick_core::Timestamp;
 
 /// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Validity {
+pub(crate) struct CertificateValidity {
     from: Timestamp,
     until: Timestamp,
 }
@@ -26,10 +26,10 @@ const UTC_TIME: u8 = 0x17;
 /// DER tag of a time with a four-digit year.
 const GENERALIZED_TIME: u8 = 0x18;
 
-impl Validity {
+impl CertificateValidity {
     /// Reads the validity period of a DER certificate. Returns `None` if the bytes are not a
     /// certificate.
-    pub fn of(certificate: &[u8]) -> Option<Validity> {
+    pub fn of(certificate: &[u8]) -> Option<CertificateValidity> {
         let (certificate, _) = element(certificate, SEQUENCE)?;
         let (mut rest, _) = element(certificate, SEQUENCE)?;
         if rest.first() == Some(&EXPLICIT_VERSION) {
@@ -42,7 +42,7 @@ impl Validity {
         let (days, _) = element(rest, SEQUENCE)?;
         let (from, days) = time(days)?;
         let (until, _) = time(days)?;
-        Some(Validity { from, until })
+        Some(CertificateValidity { from, until })
     }
 
     /// Returns why the certificate is not valid at `now`; `None` if it is valid.
@@ -146,18 +146,18 @@ mod tests {
     #[test]
     fn validity_is_parsed_from_utc_time_and_generalized_time() {
         let bytes = certificate((UTC_TIME, "240229235959Z"), (GENERALIZED_TIME, "20500101000000Z"));
-        let read = Validity::of(&bytes).unwrap();
+        let read = CertificateValidity::of(&bytes).unwrap();
         assert_eq!(read.from, Timestamp::from_millis(1_709_251_199_000));
         assert_eq!(read.until, Timestamp::from_millis(2_524_608_000_000));
         let old = certificate((UTC_TIME, "700101000000Z"), (UTC_TIME, "491231235959Z"));
-        let old = Validity::of(&old).unwrap();
+        let old = CertificateValidity::of(&old).unwrap();
         assert_eq!((old.from.millis(), old.until.millis()), (0, 2_524_607_999_000));
     }
 
     #[test]
     fn certificate_is_invalid_before_its_start_and_after_its_end() {
         let bytes = certificate((UTC_TIME, "700101000010Z"), (UTC_TIME, "700101000020Z"));
-        let validity = Validity::of(&bytes).unwrap();
+        let validity = CertificateValidity::of(&bytes).unwrap();
         for (second, expected) in [
             (9, Some(ValidityProblem::NotYetValid)),
             (10, None),
@@ -172,12 +172,15 @@ mod tests {
     fn truncated_or_malformed_certificate_has_no_validity() {
         let bytes = certificate((UTC_TIME, "240229235959Z"), (UTC_TIME, "250229235959Z"));
         for length in 0..bytes.len() {
-            assert_eq!(Validity::of(&bytes[..length]), None, "{length}");
+            assert_eq!(CertificateValidity::of(&bytes[..length]), None, "{length}");
         }
         for wrong in
             ["24022923595", "2402292359-9Z", "241329235959Z", "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}Z"]
         {
-            assert_eq!(Validity::of(&certificate((UTC_TIME, wrong), (UTC_TIME, "250101000000Z"))), None);
+            assert_eq!(
+                CertificateValidity::of(&certificate((UTC_TIME, wrong), (UTC_TIME, "250101000000Z"))),
+                None
+            );
         }
     }
 }

@@ -16,7 +16,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use super::session::GaugeGuard;
 use crate::app::App;
-use crate::delivery::{BacklogRange, Frame, NextStep, PageOutcome, Session};
+use crate::delivery::{BacklogRange, EncodedFrame, NextStep, PageOutcome, WebSocketSession};
 use crate::settings::at_most;
 
 /// Number of conversations of one device whose backlogs are sent concurrently. A larger value lets
@@ -35,7 +35,11 @@ const ACK_RETRY_DELAY: Duration = Duration::from_millis(2);
 pub(super) type CatchingUp = Pin<Box<dyn Future<Output = Result<(), CloseCode>> + Send>>;
 
 /// Sends a registered session what its device misses above `positions`.
-pub(super) fn catch_up(app: Arc<App>, session: Arc<Session>, positions: Vec<Position>) -> CatchingUp {
+pub(super) fn catch_up(
+    app: Arc<App>,
+    session: Arc<WebSocketSession>,
+    positions: Vec<Position>,
+) -> CatchingUp {
     Box::pin(async move {
         let missed = {
             let _permit = page_permit(&app).await;
@@ -43,9 +47,9 @@ pub(super) fn catch_up(app: Arc<App>, session: Arc<Session>, positions: Vec<Posi
         };
         for conversation in &missed.gone {
             session.outbox.has_room().await;
-            session.outbox.push(Frame::from(encode_gone(*conversation)));
+            session.outbox.push(EncodedFrame::from(encode_gone(*conversation)));
         }
-        let backlog = Backlog { app, session };
+        let backlog = BacklogSender { app, session };
         let (sent, ()) =
             join(backlog.send(&missed, &positions), backlog.store_delivered(&missed.behind)).await;
         sent
@@ -69,15 +73,15 @@ fn failed(error: &ChatError) -> CloseCode {
 }
 
 #[derive(Clone)]
-struct Backlog {
+struct BacklogSender {
     app: Arc<App>,
-    session: Arc<Session>,
+    session: Arc<WebSocketSession>,
 }
 
-impl Backlog {
+impl BacklogSender {
     async fn send(&self, missed: &Missed, positions: &[Position]) -> Result<(), CloseCode> {
         let _gauge_guard = GaugeGuard::new(&self.app.metrics.catch_ups);
-        let Session { outbox, catch_up, .. } = &*self.session;
+        let WebSocketSession { outbox, catch_up, .. } = &*self.session;
         // Let the fan-out record late messages before deciding what is missing.
         self.app.hub.flush().await;
         let ranges = catch_up.begin(outbox, missed, positions);
@@ -88,7 +92,7 @@ impl Backlog {
                 if number < most {
                     return backlog.send_messages(range).await;
                 }
-                let Session { outbox, catch_up, .. } = &*backlog.session;
+                let WebSocketSession { outbox, catch_up, .. } = &*backlog.session;
                 outbox.has_room().await;
                 catch_up.skip_to_paging(outbox, range);
                 Ok(())
@@ -134,7 +138,7 @@ impl Backlog {
         limit: usize,
         most: usize,
     ) -> Result<Option<(PageOutcome, bool)>, CloseCode> {
-        let Session { outbox, catch_up, user, .. } = &*self.session;
+        let WebSocketSession { outbox, catch_up, user, .. } = &*self.session;
         let _permit = page_permit(&self.app).await;
         let limit = i64::try_from(limit).ok().and_then(|limit| PageLimit::try_from(limit).ok());
         let limit = limit.expect("`limit` is between 1 and the maximum page size");
@@ -168,7 +172,7 @@ impl Backlog {
         let unacknowledged = behind.iter().filter(|behind| behind.unacknowledged);
         let receipts: Vec<Receipt> = unacknowledged.map(|behind| self.receipt_for(behind)).collect();
         let stored = receipts.into_iter().map(|receipt| {
-            let Backlog { app, session } = self.clone();
+            let BacklogSender { app, session } = self.clone();
             async move {
                 let Ok(_work) = app.lifecycle.begin_work() else { return };
                 if let Err(error) = app.chat.apply_receipt(receipt).await {

@@ -9,8 +9,8 @@ use tungstenite::error::ProtocolError;
 use tungstenite::protocol::CloseFrame;
 use tungstenite::{Error, Message};
 
-use super::connection::{Connection, ConnectionEvent};
-use crate::delivery::Frame;
+use super::connection::{Connection, SocketEvent};
+use crate::delivery::EncodedFrame;
 
 /// Time limit for writing the queued frames and the close frame. A client that does not read them
 /// in time is cut off without a code.
@@ -44,7 +44,7 @@ pub(super) async fn close(
     CloseRequest { code, reconnect_after, drain }: CloseRequest,
 ) {
     if let Some(after) = reconnect_after {
-        connection.write(Frame::from(encode_come_back(after)));
+        connection.write(EncodedFrame::from(encode_come_back(after)));
     }
     if code == CloseCode::Normal {
         connection.write_close_answer();
@@ -64,12 +64,12 @@ pub(super) async fn close(
 /// Returns `false` if the connection broke. Does not read, because reading after an oversized frame
 /// fails again.
 async fn all_written(connection: &mut Connection) -> bool {
-    matches!(connection.next(false, |_| ()).await, ConnectionEvent::Flushed)
+    matches!(connection.next(false, |_| ()).await, SocketEvent::Flushed)
 }
 
 async fn close_received(connection: &mut Connection) {
     while !matches!(
         connection.next(true, |_| ()).await,
-        ConnectionEvent::Received(Message::Close(_)) | ConnectionEvent::Ended(_)
+        SocketEvent::Received(Message::Close(_)) | SocketEvent::Ended(_)
     ) {}
 }

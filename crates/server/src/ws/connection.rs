@@ -11,7 +11,7 @@ use tungstenite::protocol::{CloseFrame, Role, WebSocketConfig, WebSocketContext}
 use tungstenite::{Error, Message};
 
 use super::socket_writer::{SocketWriter, WriteProgress};
-use crate::delivery::Frame;
+use crate::delivery::EncodedFrame;
 use crate::listener::ClientStream;
 
 /// Size in bytes of the protocol's read buffer, which each connection keeps. It is small because
@@ -23,7 +23,7 @@ const READ_BUFFER_BYTES: usize = 512;
 const MAX_CONTROL_BYTES: usize = 1024 * 1024;
 
 /// An event of the socket.
-pub(super) enum ConnectionEvent {
+pub(super) enum SocketEvent {
     /// A message arrived.
     Received(Message),
     /// All queued frames are written.
@@ -55,12 +55,12 @@ impl Connection {
     }
 
     /// Queues a frame, which is written while [`Connection::next`] is awaited.
-    pub fn write(&mut self, frame: Frame) {
+    pub fn write(&mut self, frame: EncodedFrame) {
         self.writer.queue().push_back(frame);
     }
 
     /// The queue of frames to write.
-    pub fn queue(&mut self) -> &mut VecDeque<Frame> {
+    pub fn queue(&mut self) -> &mut VecDeque<EncodedFrame> {
         self.writer.queue()
     }
 
@@ -97,7 +97,7 @@ impl Connection {
 
     /// Writes the queued frames and, if `reading`, waits for the client. Dropping the future loses
     /// nothing. Calls `written` with the outbox cost of the frames that the stream has accepted.
-    pub async fn next(&mut self, reading: bool, mut written: impl FnMut(usize)) -> ConnectionEvent {
+    pub async fn next(&mut self, reading: bool, mut written: impl FnMut(usize)) -> SocketEvent {
         poll_fn(|cx| self.poll(cx, reading, &mut written)).await
     }
 
@@ -106,10 +106,10 @@ impl Connection {
         cx: &mut Context<'_>,
         reading: bool,
         written: &mut impl FnMut(usize),
-    ) -> Poll<ConnectionEvent> {
+    ) -> Poll<SocketEvent> {
         match self.poll_write(cx, written) {
-            Poll::Ready(Ok(true)) => return Poll::Ready(ConnectionEvent::Flushed),
-            Poll::Ready(Err(error)) => return Poll::Ready(ConnectionEvent::Ended(Some(error))),
+            Poll::Ready(Ok(true)) => return Poll::Ready(SocketEvent::Flushed),
+            Poll::Ready(Err(error)) => return Poll::Ready(SocketEvent::Ended(Some(error))),
             Poll::Ready(Ok(false)) | Poll::Pending => {}
         }
         if !reading {
@@ -120,22 +120,22 @@ impl Connection {
                 if message.is_text() || message.is_binary() {
                     self.writer.message_ended();
                 }
-                Poll::Ready(ConnectionEvent::Received(message))
+                Poll::Ready(SocketEvent::Received(message))
             }
             // Reading may have queued an answer such as a pong. Write it now, because no later
             // wake-up would.
             Err(Error::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 if let Some(error) = self.overlong_message() {
-                    return Poll::Ready(ConnectionEvent::Ended(Some(error)));
+                    return Poll::Ready(SocketEvent::Ended(Some(error)));
                 }
                 match self.poll_write(cx, written) {
-                    Poll::Ready(Ok(true)) => Poll::Ready(ConnectionEvent::Flushed),
-                    Poll::Ready(Err(error)) => Poll::Ready(ConnectionEvent::Ended(Some(error))),
+                    Poll::Ready(Ok(true)) => Poll::Ready(SocketEvent::Flushed),
+                    Poll::Ready(Err(error)) => Poll::Ready(SocketEvent::Ended(Some(error))),
                     Poll::Ready(Ok(false)) | Poll::Pending => Poll::Pending,
                 }
             }
-            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Poll::Ready(ConnectionEvent::Ended(None)),
-            Err(error) => Poll::Ready(ConnectionEvent::Ended(Some(error))),
+            Err(Error::ConnectionClosed | Error::AlreadyClosed) => Poll::Ready(SocketEvent::Ended(None)),
+            Err(error) => Poll::Ready(SocketEvent::Ended(Some(error))),
         }
     }
 

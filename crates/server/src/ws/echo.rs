@@ -12,10 +12,10 @@ use bluetick_wire::CloseCode;
 use tungstenite::Message;
 
 use super::close::{self, CloseRequest};
-use super::connection::{Connection, ConnectionEvent};
+use super::connection::{Connection, SocketEvent};
 use super::upgrade::open;
 use crate::app::App;
-use crate::delivery::Frame;
+use crate::delivery::EncodedFrame;
 use crate::problem::Problem;
 
 pub(crate) async fn echo(State(app): State<Arc<App>>, request: Request<Body>) -> Result<Response, Problem> {
@@ -26,12 +26,12 @@ async fn run(mut connection: Box<Connection>, app: Arc<App>) {
     let code = loop {
         // Read the next message only after the previous one is echoed, as backpressure.
         match connection.next(!connection.is_writing(), |_| ()).await {
-            ConnectionEvent::Received(Message::Text(text)) => connection.write(Frame::from(text.as_str())),
-            ConnectionEvent::Received(binary @ Message::Binary(_)) => connection.write_message(binary),
-            ConnectionEvent::Received(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))
-            | ConnectionEvent::Flushed => {}
-            ConnectionEvent::Received(Message::Close(_)) => break Some(CloseCode::Normal),
-            ConnectionEvent::Ended(error) => break error.as_ref().and_then(close::code_for),
+            SocketEvent::Received(Message::Text(text)) => connection.write(EncodedFrame::from(text.as_str())),
+            SocketEvent::Received(binary @ Message::Binary(_)) => connection.write_message(binary),
+            SocketEvent::Received(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))
+            | SocketEvent::Flushed => {}
+            SocketEvent::Received(Message::Close(_)) => break Some(CloseCode::Normal),
+            SocketEvent::Ended(error) => break error.as_ref().and_then(close::code_for),
         }
     };
     if let Some(code) = code {

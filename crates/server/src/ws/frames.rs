@@ -18,8 +18,8 @@ use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use super::session_loop::SessionLoop;
-use crate::delivery::{Frame, RepeatedAck};
-use crate::drain::Work;
+use crate::delivery::{EncodedFrame, RepeatedAck};
+use crate::drain::WorkGuard;
 use crate::problem::Problem;
 
 /// A send that waits for the store to accept it. There is one at a time, which keeps the order of a
@@ -62,7 +62,7 @@ pub(super) struct PendingSend {
     /// The ack of the duplicate is with the fan-out.
     is_answered: bool,
     /// Held until the answer is in the outbox or with the fan-out, so that a drain waits for it.
-    _work: Work,
+    _work: WorkGuard,
 }
 
 impl SessionLoop {
@@ -80,7 +80,7 @@ impl SessionLoop {
             Ok(ClientFrame::Send(send)) => return self.send(send),
             Ok(ClientFrame::Receipt(kind, receipt)) => return self.apply_receipt(kind, &receipt),
             Ok(ClientFrame::Typing(typing)) => self.typing(&typing),
-            Ok(ClientFrame::Ping) => self.session.outbox.push(Frame::from(encode_pong())),
+            Ok(ClientFrame::Ping) => self.session.outbox.push(EncodedFrame::from(encode_pong())),
             Ok(ClientFrame::Hello(_)) => {
                 let problem = Problem::new(ErrorCode::InvalidFrame, "type: hello was already received");
                 self.answer(problem, None);
@@ -183,7 +183,7 @@ impl SessionLoop {
         let (app, session) = (Arc::clone(&self.app), Arc::clone(&self.session));
         self.sends.push(InFlightSend::Repeating(Box::pin(async move {
             let conversation = pending.conversation;
-            let frame = Frame::from(encode_ack(conversation, &pending.message_id, &found));
+            let frame = EncodedFrame::from(encode_ack(conversation, &pending.message_id, &found));
             app.hub.acknowledge(session, RepeatedAck { conversation, seq: found.seq, frame }).await;
             pending.is_answered = true;
             (pending, Ok(found))
@@ -223,7 +223,7 @@ impl SessionLoop {
         self.app.metrics.rejected(code);
         let message_id = message_id.map(ToString::to_string);
         let error = encode_error(code, &problem.message, message_id.as_deref(), of);
-        self.session.outbox.push(Frame::from(error));
+        self.session.outbox.push(EncodedFrame::from(error));
     }
 }
 

@@ -6,10 +6,10 @@ use bluetick_wire::frame::{ClientFrame, FrameError, Hello, encode_error};
 use bluetick_wire::{CloseCode, ErrorCode};
 use tungstenite::Message;
 
-use super::connection::{Connection, ConnectionEvent};
+use super::connection::{Connection, SocketEvent};
 use crate::app::App;
-use crate::delivery::Frame;
-use crate::drain::{Phase, phase_reached};
+use crate::delivery::EncodedFrame;
+use crate::drain::{DrainPhase, phase_reached};
 use crate::settings::seconds;
 
 /// Maximum number of control frames before `hello`. Until then there is no user whose budget could
@@ -40,7 +40,7 @@ pub(super) async fn receive(
     tokio::select! {
         hello = first_frame(connection, app) => hello,
         () = deadline => Err(Some(CloseCode::HelloTimeout)),
-        () = phase_reached(&mut phase, Phase::Draining) => Err(Some(CloseCode::Restarting)),
+        () = phase_reached(&mut phase, DrainPhase::Draining) => Err(Some(CloseCode::Restarting)),
     }
 }
 
@@ -48,29 +48,29 @@ async fn first_frame(connection: &mut Connection, app: &App) -> Result<Authentic
     let mut control_frames = 0;
     loop {
         match connection.next(true, |_| ()).await {
-            ConnectionEvent::Received(Message::Text(text)) => {
+            SocketEvent::Received(Message::Text(text)) => {
                 return match ClientFrame::decode(&text) {
                     Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).await.map_err(Some),
                     Err(FrameError::Invalid(bad)) => {
                         // Sent before the close code, which cannot say what is wrong.
                         let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None, None);
-                        connection.write(Frame::from(error));
+                        connection.write(EncodedFrame::from(error));
                         app.metrics.rejected(ErrorCode::InvalidFrame);
                         Err(Some(CloseCode::HelloExpected))
                     }
                     _ => Err(Some(CloseCode::HelloExpected)),
                 };
             }
-            ConnectionEvent::Received(Message::Binary(_)) => return Err(Some(CloseCode::HelloExpected)),
-            ConnectionEvent::Received(Message::Close(_)) | ConnectionEvent::Ended(None) => return Err(None),
-            ConnectionEvent::Received(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {
+            SocketEvent::Received(Message::Binary(_)) => return Err(Some(CloseCode::HelloExpected)),
+            SocketEvent::Received(Message::Close(_)) | SocketEvent::Ended(None) => return Err(None),
+            SocketEvent::Received(Message::Ping(_) | Message::Pong(_) | Message::Frame(_)) => {
                 control_frames += 1;
                 if control_frames > MAX_CONTROL_FRAMES {
                     return Err(Some(CloseCode::Flood));
                 }
             }
-            ConnectionEvent::Flushed => {}
-            ConnectionEvent::Ended(Some(error)) => return Err(super::close::code_for(&error)),
+            SocketEvent::Flushed => {}
+            SocketEvent::Ended(Some(error)) => return Err(super::close::code_for(&error)),
         }
     }
 }

@@ -15,8 +15,8 @@ use bluetick_wire::frame::ReceiptFrame;
 use super::running_futures::RunningFutures;
 use super::session_loop::SessionLoop;
 use crate::app::App;
-use crate::delivery::Session;
-use crate::drain::Work;
+use crate::delivery::WebSocketSession;
+use crate::drain::WorkGuard;
 use crate::metrics::Metrics;
 use crate::problem::Problem;
 
@@ -53,11 +53,11 @@ struct MergedReceipts {
 struct QueuedReceipt {
     seq: Seq,
     /// Held until the receipt is stored, so that a drain waits for it.
-    work: Work,
+    work: WorkGuard,
 }
 
 impl PendingReceipts {
-    pub fn new(app: &App, session: &Session) -> PendingReceipts {
+    pub fn new(app: &App, session: &WebSocketSession) -> PendingReceipts {
         PendingReceipts {
             chat: app.chat.clone(),
             user: session.user.clone(),
@@ -73,7 +73,7 @@ impl PendingReceipts {
     }
 
     /// Stores a receipt, or merges it with the next one if the conversation has one in flight.
-    fn store_or_merge(&mut self, conversation: ConversationId, kind: ReceiptKind, seq: Seq, work: Work) {
+    fn store_or_merge(&mut self, conversation: ConversationId, kind: ReceiptKind, seq: Seq, work: WorkGuard) {
         match self.next.get_mut(&conversation) {
             Some(next) => {
                 if next.merge(kind, seq, work) {
@@ -131,7 +131,7 @@ impl PendingReceipts {
 
 impl MergedReceipts {
     /// Merges a receipt. Returns whether one of its kind was already waiting.
-    fn merge(&mut self, kind: ReceiptKind, seq: Seq, work: Work) -> bool {
+    fn merge(&mut self, kind: ReceiptKind, seq: Seq, work: WorkGuard) -> bool {
         let slot = match kind {
             ReceiptKind::Delivered => &mut self.delivered,
             ReceiptKind::Read => &mut self.read,

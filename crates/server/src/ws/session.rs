@@ -18,7 +18,7 @@ use super::session_loop::SessionLoop;
 use super::session_presence::{self, FleetRegistration};
 use super::{close, hello};
 use crate::app::App;
-use crate::delivery::{Frame, Outbox, Session};
+use crate::delivery::{ConnectionOutbox, EncodedFrame, WebSocketSession};
 use crate::settings::at_most;
 
 /// Why a connection ended: the code to close with, or `None` if the client is gone.
@@ -50,12 +50,12 @@ async fn close_with(connection: Box<Connection>, app: &App, end: End) {
 /// Runs an authenticated connection from its registration to its close.
 async fn run_session(mut connection: Box<Connection>, app: &Arc<App>, hello: AuthenticatedHello) {
     let AuthenticatedHello { claims, positions } = hello;
-    let outbox = Outbox::new(at_most(app.limits.outbox_bytes), app.metrics.outbox_bytes.clone());
+    let outbox = ConnectionOutbox::new(at_most(app.limits.outbox_bytes), app.metrics.outbox_bytes.clone());
     let limit = at_most(app.limits.connections_per_user);
     let sessions = app.hub.sessions();
     let id = sessions.next_id();
     let welcome = encode_welcome(&claims.user, &id.to_string(), app.store.epoch(), app.clock.now());
-    outbox.push(Frame::from(welcome));
+    outbox.push(EncodedFrame::from(welcome));
     // Register the session before asking what the device missed: everything committed from here on
     // reaches it.
     let Ok(registration) = sessions.register(id, claims.user.clone(), claims.token, outbox, limit) else {
@@ -90,7 +90,7 @@ async fn run_session(mut connection: Box<Connection>, app: &Arc<App>, hello: Aut
 
 /// The state that an ended connection still has to clean up.
 struct EndedSession {
-    session: Arc<Session>,
+    session: Arc<WebSocketSession>,
     registered: FleetRegistration,
     pending_receipts: PendingReceipts,
     was_last: bool,

@@ -13,7 +13,7 @@ use tungstenite::Message;
 
 use super::catch_up::CatchingUp;
 use super::close;
-use super::connection::{Connection, ConnectionEvent};
+use super::connection::{Connection, SocketEvent};
 use super::frames::{FloodWatch, InFlightSend, PendingSend, SubmitFuture};
 use super::receipts::{PendingReceipts, ReceiptDone};
 use super::running_futures::RunningFutures;
@@ -21,7 +21,7 @@ use super::session::End;
 use super::timers::{Due, Timers};
 use super::typing::{TypingMembersResult, TypingRequests};
 use crate::app::App;
-use crate::delivery::{OutboxOverflow, Session};
+use crate::delivery::{OutboxOverflow, WebSocketSession};
 use crate::limits::UserBudget;
 use crate::settings::at_most;
 
@@ -34,8 +34,8 @@ const MAX_HELD_FRAMES: usize = 1_024;
 const POLLS_BETWEEN_TIMER_CHECKS: u32 = 64;
 
 /// An event of the connection's loop.
-enum Event {
-    Connection(ConnectionEvent),
+enum LoopEvent {
+    Connection(SocketEvent),
     /// The outbox exceeded its limit.
     FellBehind,
     /// The server is closing its connections.
@@ -53,7 +53,7 @@ enum Event {
 /// The state of an authenticated connection.
 pub(super) struct SessionLoop {
     pub app: Arc<App>,
-    pub session: Arc<Session>,
+    pub session: Arc<WebSocketSession>,
     pub budget: UserBudget,
     pub flood: FloodWatch,
     /// The send that waits for the store to accept it. Until then, the next frame is not read.
@@ -74,7 +74,7 @@ pub(super) struct SessionLoop {
 impl SessionLoop {
     pub fn new(
         app: &Arc<App>,
-        session: Arc<Session>,
+        session: Arc<WebSocketSession>,
         budget: UserBudget,
         catching_up: CatchingUp,
         claims: &Claims,
@@ -105,37 +105,37 @@ impl SessionLoop {
     pub async fn run(&mut self, connection: &mut Connection) -> End {
         loop {
             let ended = match poll_fn(|cx| self.poll_event(cx, connection)).await {
-                Event::Connection(ConnectionEvent::Received(message)) => self.received(message),
-                Event::Connection(ConnectionEvent::Flushed) => {
+                LoopEvent::Connection(SocketEvent::Received(message)) => self.received(message),
+                LoopEvent::Connection(SocketEvent::Flushed) => {
                     self.refill(connection).map_err(|OutboxOverflow| Some(CloseCode::SlowConsumer))
                 }
-                Event::Closing => self.take_final_frames(connection),
-                Event::Ending(why) => Err(Some(why)),
-                Event::FellBehind => Err(Some(CloseCode::SlowConsumer)),
-                Event::Connection(ConnectionEvent::Ended(error)) => {
+                LoopEvent::Closing => self.take_final_frames(connection),
+                LoopEvent::Ending(why) => Err(Some(why)),
+                LoopEvent::FellBehind => Err(Some(CloseCode::SlowConsumer)),
+                LoopEvent::Connection(SocketEvent::Ended(error)) => {
                     Err(error.as_ref().and_then(close::code_for))
                 }
-                Event::Submitted(pending, result) => {
+                LoopEvent::Submitted(pending, result) => {
                     self.submitted(pending, result);
                     Ok(())
                 }
-                Event::SendDone(pending, result) => {
+                LoopEvent::SendDone(pending, result) => {
                     self.send_done(pending, result);
                     Ok(())
                 }
-                Event::ReceiptDone(done) => {
+                LoopEvent::ReceiptDone(done) => {
                     self.receipt_done(done);
                     Ok(())
                 }
-                Event::TypingMembers(members) => {
+                LoopEvent::TypingMembers(members) => {
                     self.typing_members(members);
                     Ok(())
                 }
-                Event::CaughtUp(result) => {
+                LoopEvent::CaughtUp(result) => {
                     self.catching_up = None;
                     result.map_err(Some)
                 }
-                Event::TimerFired => self.timer_fired(connection),
+                LoopEvent::TimerFired => self.timer_fired(connection),
             };
             if let Err(end) = ended {
                 if end != Some(CloseCode::Restarting) {
@@ -153,47 +153,47 @@ impl SessionLoop {
 
     /// Polls for the next event. The client is read after all other work, so that a busy client
     /// delays nothing else.
-    fn poll_event(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<Event> {
+    fn poll_event(&mut self, cx: &mut Context<'_>, connection: &mut Connection) -> Poll<LoopEvent> {
         if self.session.outbox.poll_event(cx).is_ready() {
             if self.app.lifecycle.is_closing() {
-                return Poll::Ready(Event::Closing);
+                return Poll::Ready(LoopEvent::Closing);
             }
             if let Some(why) = self.session.ending() {
-                return Poll::Ready(Event::Ending(why));
+                return Poll::Ready(LoopEvent::Ending(why));
             }
             if self.refill(connection).is_err() {
-                return Poll::Ready(Event::FellBehind);
+                return Poll::Ready(LoopEvent::FellBehind);
             }
         }
         self.polls = self.polls.wrapping_add(1);
         if self.polls.is_multiple_of(POLLS_BETWEEN_TIMER_CHECKS) && self.timers.poll_fired(cx).is_ready() {
-            return Poll::Ready(Event::TimerFired);
+            return Poll::Ready(LoopEvent::TimerFired);
         }
         if let Some(submitting) = &mut self.submitting
             && let Poll::Ready((pending, result)) = submitting.as_mut().poll(cx)
         {
             self.submitting = None;
-            return Poll::Ready(Event::Submitted(pending, result));
+            return Poll::Ready(LoopEvent::Submitted(pending, result));
         }
         if let Poll::Ready((pending, result)) = self.sends.poll(cx) {
-            return Poll::Ready(Event::SendDone(pending, result));
+            return Poll::Ready(LoopEvent::SendDone(pending, result));
         }
         if let Poll::Ready(done) = self.pending_receipts.poll(cx) {
-            return Poll::Ready(Event::ReceiptDone(done));
+            return Poll::Ready(LoopEvent::ReceiptDone(done));
         }
         if let Poll::Ready(members) = self.typing.poll(cx) {
-            return Poll::Ready(Event::TypingMembers(members));
+            return Poll::Ready(LoopEvent::TypingMembers(members));
         }
         if let Some(catching_up) = &mut self.catching_up
             && let Poll::Ready(result) = catching_up.as_mut().poll(cx)
         {
-            return Poll::Ready(Event::CaughtUp(result));
+            return Poll::Ready(LoopEvent::CaughtUp(result));
         }
         let (reading, outbox) = (self.is_reading(), &self.session.outbox);
         if let Poll::Ready(event) = connection.poll(cx, reading, &mut |cost| outbox.written(cost)) {
-            return Poll::Ready(Event::Connection(event));
+            return Poll::Ready(LoopEvent::Connection(event));
         }
-        self.timers.poll_fired(cx).map(|()| Event::TimerFired)
+        self.timers.poll_fired(cx).map(|()| LoopEvent::TimerFired)
     }
 
     /// Whether to read from the client. Too many pending sends, receipts or held frames stop

@@ -12,14 +12,14 @@ use futures_util::future::{BoxFuture, Shared, join};
 
 use super::catch_up::{self, CatchingUp};
 use crate::app::App;
-use crate::delivery::Session;
+use crate::delivery::WebSocketSession;
 
 /// Registers the user with the fleet, and announces the user to its peers unless another node
 /// already has a connection of the user. Runs once, and to completion even if the connection ends
 /// before.
 pub(super) type FleetRegistration = Shared<BoxFuture<'static, Result<(), CloseCode>>>;
 
-pub(super) fn register(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -> FleetRegistration {
+pub(super) fn register(app: &Arc<App>, session: &Arc<WebSocketSession>, is_first: bool) -> FleetRegistration {
     let (app, session) = (Arc::clone(app), Arc::clone(session));
     let registered = async move {
         let was_elsewhere = app.presence_directory.user_connected(&session.user, is_first).await;
@@ -39,7 +39,7 @@ pub(super) fn register(app: &Arc<App>, session: &Arc<Session>, is_first: bool) -
 /// killed later. A rate limit skips this for users who reconnect often; their disconnect stores it.
 pub(super) fn catch_up(
     app: &Arc<App>,
-    session: &Arc<Session>,
+    session: &Arc<WebSocketSession>,
     positions: Vec<Position>,
     is_first: bool,
     registered: FleetRegistration,

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use axum::body::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::delivery::{Frame, cost};
+use crate::delivery::{EncodedFrame, cost};
 
 /// Maximum number of frames in one vectored write. A smaller value needs more system calls; a
 /// larger one more stack.
@@ -32,7 +32,7 @@ thread_local! {
 /// The byte stream of one WebSocket and its outgoing queue.
 pub(super) struct SocketWriter<S> {
     stream: S,
-    queue: VecDeque<Frame>,
+    queue: VecDeque<EncodedFrame>,
     /// Bytes of the first frame that are already written.
     written_bytes: usize,
     control_frames: u16,
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> SocketWriter<S> {
     }
 
     /// The queue of whole frames, to which the caller may add more.
-    pub fn queue(&mut self) -> &mut VecDeque<Frame> {
+    pub fn queue(&mut self) -> &mut VecDeque<EncodedFrame> {
         &mut self.queue
     }
 
@@ -214,7 +214,7 @@ impl<S> io::Write for SyncIo<'_, '_, '_, S> {
             return Ok(frames.len());
         }
         self.writer.control_frames += 1;
-        self.writer.queue.push_back(Frame::of_control(frames));
+        self.writer.queue.push_back(EncodedFrame::of_control(frames));
         Ok(frames.len())
     }
 
@@ -251,7 +251,8 @@ mod tests {
     #[tokio::test]
     async fn partial_writes_send_whole_frames_in_order() {
         let (mut writer, mut client_end) = writer(7);
-        let frames: Vec<Frame> = (0..200).map(|number| Frame::from("x".repeat(number))).collect();
+        let frames: Vec<EncodedFrame> =
+            (0..200).map(|number| EncodedFrame::from("x".repeat(number))).collect();
         writer.queue().extend(frames.iter().cloned());
         let expected: Vec<u8> = frames.iter().flat_map(|frame| frame.bytes().to_vec()).collect();
         let wanted = expected.len();
@@ -312,7 +313,7 @@ mod tests {
     async fn buffered_stream_is_writing_until_it_is_flushed() {
         let (server_end, mut client_end) = duplex(3);
         let mut writer = SocketWriter::new(Holding { held: Vec::new(), stream: server_end }, Bytes::new());
-        let frame = Frame::from("a text");
+        let frame = EncodedFrame::from("a text");
         writer.queue().push_back(frame.clone());
         let first = poll_fn(|cx| writer.poll_write(cx)).await.unwrap();
         assert_eq!((first.cost, first.is_all), (cost(&frame), false));
@@ -350,7 +351,7 @@ mod tests {
     #[tokio::test]
     async fn queued_pongs_are_bounded_and_a_close_frame_is_never_dropped() {
         let (mut writer, _there) = writer(1);
-        writer.queue().push_back(Frame::from("text"));
+        writer.queue().push_back(EncodedFrame::from("text"));
         poll_fn(|cx| {
             let _ = writer.poll_write(cx);
             for _ in 0..1_000 {

@@ -11,7 +11,7 @@ use bluetick_core::ports::{Archive, Fleet, NoFleet, Store, SystemRandom};
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::audit::Trail;
 use bluetick_server::{
-    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+    ArchiveSchedule, ChatServer, Hub, LimitSettings, Metrics, NoArchive, ServerParts, ServerSettings,
 };
 use bluetick_store_memory::MemoryStore;
 use futures_util::{SinkExt, StreamExt};
@@ -31,7 +31,7 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 pub const ADMIN_KEY: &str = "an-admin-key-for-tests";
 
 pub struct World {
-    server: Option<Server>,
+    server: Option<ChatServer>,
     pub addr: SocketAddr,
     pub store: Arc<dyn Store>,
     tokens: Arc<Tokens>,
@@ -96,14 +96,14 @@ impl Setup {
 
     pub async fn start(self) -> World {
         let (unstarted, parts) = self.parts();
-        let server = Server::start(parts).await.unwrap();
+        let server = ChatServer::start(parts).await.unwrap();
         World { addr: server.local_addr(), server: Some(server), ..unstarted }
     }
 
-    /// A server that only [`Server::connect_in_memory`] reaches.
+    /// A server that only [`ChatServer::connect_in_memory`] reaches.
     pub fn start_without_listener(self) -> World {
         let (unstarted, parts) = self.parts();
-        World { server: Some(Server::start_without_listener(parts)), ..unstarted }
+        World { server: Some(ChatServer::start_without_listener(parts)), ..unstarted }
     }
 
     fn parts(self) -> (World, ServerParts) {
@@ -166,11 +166,11 @@ impl World {
         names.map(|name| self.person(name))
     }
 
-    pub fn server(&self) -> &Server {
+    pub fn server(&self) -> &ChatServer {
         self.server.as_ref().unwrap()
     }
 
-    pub fn take_server(&mut self) -> Server {
+    pub fn take_server(&mut self) -> ChatServer {
         self.server.take().unwrap()
     }
 

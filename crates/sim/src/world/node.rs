@@ -7,7 +7,7 @@ use bluetick_auth::{AdminKey, AdminSettings, PasswordRules, Passwords};
 use bluetick_core::names::ReservedNames;
 use bluetick_core::ports::{Fleet, Store};
 use bluetick_server::{
-    ArchiveSchedule, Hub, LimitSettings, Metrics, NoArchive, Server, ServerParts, ServerSettings,
+    ArchiveSchedule, ChatServer, Hub, LimitSettings, Metrics, NoArchive, ServerParts, ServerSettings,
 };
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -18,7 +18,7 @@ use crate::dice::Dice;
 
 /// A running server. Dropping it simulates a crash: all its tasks stop immediately.
 pub struct Node {
-    pub server: Server,
+    pub server: ChatServer,
     /// Tasks that drive the hub and the store.
     pub steps: JoinSet<()>,
 }
@@ -74,7 +74,7 @@ pub async fn serve(
         clock,
         random,
     };
-    Node { server: Server::start_without_listener(parts), steps }
+    Node { server: ChatServer::start_without_listener(parts), steps }
 }
 
 /// Delivers what the hub queued, at random times.

@@ -29,9 +29,9 @@ fn message(seq: u64, mine: bool) -> Message {
     }
 }
 
-fn ack(seq: u64, duplicate: bool) -> Frame {
+fn ack(seq: u64, duplicate: bool) -> EncodedFrame {
     let appended = Appended { seq: Seq::new(seq), received_at: Timestamp::default(), duplicate };
-    Frame::from(encode_ack(chat(), &message(seq, true).message_id, &appended))
+    EncodedFrame::from(encode_ack(chat(), &message(seq, true).message_id, &appended))
 }
 
 fn page(after: Seq, head: u64, limit: u64, mine: impl Fn(u64) -> bool) -> Page {
@@ -46,13 +46,13 @@ fn after(after: u64, head: u64) -> Behind {
 
 /// A session and the frames it was sent.
 struct BacklogDevice {
-    outbox: Outbox,
+    outbox: ConnectionOutbox,
     catch_up: CatchUp,
 }
 
 impl BacklogDevice {
     fn new() -> BacklogDevice {
-        BacklogDevice { outbox: Outbox::new(1 << 20, Gauge::default()), catch_up: CatchUp::new() }
+        BacklogDevice { outbox: ConnectionOutbox::new(1 << 20, Gauge::default()), catch_up: CatchUp::new() }
     }
 
     /// The fan-out delivers a message.
@@ -61,13 +61,14 @@ impl BacklogDevice {
         let is_active = self.catch_up.is_active();
         if !is_active || self.catch_up.admit_live(chat(), Seq::new(seq), unstored.as_ref()) {
             let frame = unstored.map(UnstoredFrame::into_frame);
-            self.outbox.push(frame.unwrap_or_else(|| Frame::from(encode_message(&message(seq, mine)))));
+            self.outbox
+                .push(frame.unwrap_or_else(|| EncodedFrame::from(encode_message(&message(seq, mine)))));
         }
     }
 
     /// The fan-out delivers the notice that the user has left.
     fn fan_out_leave(&self, seq: u64) {
-        let notice = Frame::from(encode_message(&message(seq, false)));
+        let notice = EncodedFrame::from(encode_message(&message(seq, false)));
         let unstored = UnstoredFrame::LeaveNotice(notice.clone());
         if !self.catch_up.is_active() || self.catch_up.admit_live(chat(), Seq::new(seq), Some(&unstored)) {
             self.outbox.push(notice);
