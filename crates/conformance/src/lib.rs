@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use bluetick_core::Timestamp;
 use bluetick_core::ports::{CommitListener, Store};
 pub use recorder::{Published, Recorder};
-pub use world::{NOW, World};
+pub use world::{NOW, StoreUnderTest};
 
 /// An adapter under test.
 #[async_trait]
@@ -44,13 +44,13 @@ pub trait Harness: Send + Sync + Sized + 'static {
 }
 
 /// Runs one case. Used by [`suite!`].
-pub fn run<H: Harness, F>(case: impl FnOnce(World<H>) -> F)
+pub fn run<H: Harness, F>(case: impl FnOnce(StoreUnderTest<H>) -> F)
 where
     F: Future<Output = ()>,
 {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime needs threads only").block_on(async {
-        case(World::<H>::start().await).await;
+        case(StoreUnderTest::<H>::start().await).await;
     });
 }
 

@@ -18,7 +18,7 @@ pub enum Operation {
 
 /// The read state of a member since it last joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Person {
+pub struct ModelMember {
     pub joined: u64,
     pub delivered: u64,
     pub read: u64,
@@ -28,7 +28,7 @@ pub struct Person {
     hides: bool,
 }
 
-impl Person {
+impl ModelMember {
     fn has_read(&mut self, seq: u64) {
         self.read = self.read.max(seq);
         self.delivered = self.delivered.max(seq);
@@ -84,8 +84,8 @@ impl Model {
     }
 
     /// Returns the member's read state, or `None` if the user is not a member.
-    pub fn person(&self, who: Name) -> Option<Person> {
-        let founder = Person { joined: 1, ..Person::default() };
+    pub fn person(&self, who: Name) -> Option<ModelMember> {
+        let founder = ModelMember { joined: 1, ..ModelMember::default() };
         let mut person = self.founders.contains(&who).then_some(founder);
         let mut head = 1;
         for deed in &self.log {
@@ -94,7 +94,7 @@ impl Model {
             head += u64::from(is_message);
             match *deed {
                 Operation::Joined { name, .. } if name == who => {
-                    person = Some(Person { joined: head, ..Person::default() });
+                    person = Some(ModelMember { joined: head, ..ModelMember::default() });
                 }
                 Operation::Left { name, .. } if name == who => person = None,
                 Operation::Sent { by } if by == who => {
@@ -121,7 +121,7 @@ impl Model {
         person
     }
 
-    pub fn members<'a>(&'a self, among: &'a [Name]) -> impl Iterator<Item = (Name, Person)> + 'a {
+    pub fn members<'a>(&'a self, among: &'a [Name]) -> impl Iterator<Item = (Name, ModelMember)> + 'a {
         among.iter().filter_map(|name| self.person(name).map(|person| (*name, person)))
     }
 

@@ -16,10 +16,10 @@ use bluetick_core::{
 };
 
 pub use self::inbox::{ARCHIVE, MUTE, PIN, behind, conversations};
-pub use self::receipts::{Ticks, ticks};
+pub use self::receipts::{TickPair, ticks};
 use crate::{Harness, Recorder};
 
-pub struct World<H> {
+pub struct StoreUnderTest<H> {
     harness: H,
     pub recorder: Arc<Recorder>,
     /// Prefix of all user ids of this world, unique among worlds in the same store. As a prefix it
@@ -35,13 +35,13 @@ static GROUPS: AtomicU64 = AtomicU64::new(0);
 /// The time at which the test clock starts.
 pub const NOW: Timestamp = Timestamp::from_millis(1_750_000_000_000);
 
-impl<H: Harness> World<H> {
-    pub async fn start() -> World<H> {
+impl<H: Harness> StoreUnderTest<H> {
+    pub async fn start() -> StoreUnderTest<H> {
         let recorder = Arc::new(Recorder::default());
         let harness = H::start(recorder.clone()).await;
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("w{}-{number}-", std::process::id());
-        World { harness, recorder, prefix, minute: AtomicI64::new(0) }
+        StoreUnderTest { harness, recorder, prefix, minute: AtomicI64::new(0) }
     }
 
     pub fn store(&self) -> Arc<dyn Store> {
@@ -49,22 +49,22 @@ impl<H: Harness> World<H> {
     }
 
     /// Crashes and restarts the store. The new recorder starts empty.
-    pub async fn crash(self) -> World<H> {
+    pub async fn crash(self) -> StoreUnderTest<H> {
         let recorder = Arc::new(Recorder::default());
-        let World { harness, prefix, minute, .. } = self;
+        let StoreUnderTest { harness, prefix, minute, .. } = self;
         let harness = harness.crash_and_restart(recorder.clone()).await;
-        World { harness, recorder, prefix, minute }
+        StoreUnderTest { harness, recorder, prefix, minute }
     }
 
-    pub async fn restart(self) -> World<H> {
+    pub async fn restart(self) -> StoreUnderTest<H> {
         let recorder = Arc::new(Recorder::default());
-        let World { harness, prefix, minute, .. } = self;
+        let StoreUnderTest { harness, prefix, minute, .. } = self;
         let harness = harness.close_and_reopen(recorder.clone()).await;
-        World { harness, recorder, prefix, minute }
+        StoreUnderTest { harness, recorder, prefix, minute }
     }
 
     /// Runs `check` now, after a crash, and after a clean restart.
-    pub async fn holds(self, check: impl AsyncFn(&World<H>)) -> World<H> {
+    pub async fn holds(self, check: impl AsyncFn(&StoreUnderTest<H>)) -> StoreUnderTest<H> {
         check(&self).await;
         let world = self.crash().await;
         check(&world).await;

@@ -6,13 +6,13 @@ use bluetick_core::{ConversationId, ReceiptKind, Refusal};
 use crate::dice::Dice;
 use crate::model::{Model, Name, Operation};
 use crate::world::{assert_refused, ticks};
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 const NAMES: [Name; 6] = ["al", "alice", "bob", "carol", "dave", "erin"];
 /// Number of random operations. Fewer miss rare combinations.
 const STEPS: u64 = 400;
 
-async fn agrees<H: Harness>(world: &World<H>, id: ConversationId, model: &Model, dice: &mut Dice) {
+async fn agrees<H: Harness>(world: &StoreUnderTest<H>, id: ConversationId, model: &Model, dice: &mut Dice) {
     let head = model.head();
     for name in NAMES {
         let Some(person) = model.person(name) else {
@@ -44,7 +44,7 @@ async fn agrees<H: Harness>(world: &World<H>, id: ConversationId, model: &Model,
 
 /// Performs one random operation. Returns `None` if the rules forbid it or nothing changes.
 async fn step<H: Harness>(
-    world: &World<H>,
+    world: &StoreUnderTest<H>,
     id: ConversationId,
     model: &Model,
     dice: &mut Dice,
@@ -88,7 +88,7 @@ async fn step<H: Harness>(
     }
 }
 
-pub async fn random_operations_agree_with_the_model<H: Harness>(mut world: World<H>) {
+pub async fn random_operations_agree_with_the_model<H: Harness>(mut world: StoreUnderTest<H>) {
     let mut dice = Dice::throw();
     let id = world.group(NAMES[0], &NAMES[1..4]).await;
     let mut model = Model::founded_by(&NAMES[..4]);

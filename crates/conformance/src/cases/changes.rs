@@ -7,24 +7,24 @@ use bluetick_core::{ConversationId, ReceiptKind, Seq, UserId};
 
 use crate::cases::at_once;
 use crate::recorder::Published;
-use crate::world::{MUTE, PIN, Ticks, ticks};
-use crate::{Harness, World};
+use crate::world::{MUTE, PIN, TickPair, ticks};
+use crate::{Harness, StoreUnderTest};
 
 /// Returns the ticks published to the member's own devices and those published to the others.
-fn published_ticks(moved: &ReadStateMoved) -> (Ticks, Option<Ticks>) {
+fn published_ticks(moved: &ReadStateMoved) -> (TickPair, Option<TickPair>) {
     (ticks(moved.own), moved.shown.map(ticks))
 }
 
 /// Returns the published read state changes, without the first `before`.
 fn moves_after<H: Harness>(
-    world: &World<H>,
+    world: &StoreUnderTest<H>,
     id: ConversationId,
     before: usize,
-) -> Vec<(Ticks, Option<Ticks>)> {
+) -> Vec<(TickPair, Option<TickPair>)> {
     world.recorder.moves(id)[before..].iter().map(published_ticks).collect()
 }
 
-pub async fn read_state_change_is_published_once_before_the_answer<H: Harness>(world: World<H>) {
+pub async fn read_state_change_is_published_once_before_the_answer<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 4).await;
     assert_eq!(moves_after(&world, id, 0), [], "own messages change no read state of others");
@@ -37,7 +37,7 @@ pub async fn read_state_change_is_published_once_before_the_answer<H: Harness>(w
     assert!(world.recorder.moves(id).iter().all(|moved| moved.user == world.user("bob")));
 }
 
-pub async fn receipt_without_effect_is_not_published<H: Harness>(world: World<H>) {
+pub async fn receipt_without_effect_is_not_published<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.read(id, "bob", 3).await;
     world.sent_many(id, "alice", "m", 4).await;
@@ -52,7 +52,9 @@ pub async fn receipt_without_effect_is_not_published<H: Harness>(world: World<H>
     assert_eq!(moves_after(&world, id, 0), [((3, 3), Some((3, 3)))]);
 }
 
-pub async fn published_read_state_names_members_unread_count_and_origin<H: Harness>(world: World<H>) {
+pub async fn published_read_state_names_members_unread_count_and_origin<H: Harness>(
+    world: StoreUnderTest<H>,
+) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 5).await;
     for (origin, seq) in [(Some(Origin(7)), 3), (None, 5)] {
@@ -67,7 +69,7 @@ pub async fn published_read_state_names_members_unread_count_and_origin<H: Harne
     }
 }
 
-pub async fn read_state_change_of_an_own_message_is_published_after_it<H: Harness>(world: World<H>) {
+pub async fn read_state_change_of_an_own_message_is_published_after_it<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 2).await;
     let mut reply = world.message(id, "bob", "reply");
@@ -93,7 +95,7 @@ pub async fn read_state_change_of_an_own_message_is_published_after_it<H: Harnes
     assert_eq!(moves_after(&world, id, before), []);
 }
 
-pub async fn hidden_read_is_published_to_own_devices_only<H: Harness>(world: World<H>) {
+pub async fn hidden_read_is_published_to_own_devices_only<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 6).await;
     world.delivered(id, "bob", 3).await;
@@ -113,7 +115,7 @@ pub async fn hidden_read_is_published_to_own_devices_only<H: Harness>(world: Wor
     }
 }
 
-pub async fn read_state_shown_again_is_published_when_others_see_it<H: Harness>(world: World<H>) {
+pub async fn read_state_shown_again_is_published_when_others_see_it<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 4).await;
     world.hide_reads(id, "bob", true).await;
@@ -128,7 +130,7 @@ pub async fn read_state_shown_again_is_published_when_others_see_it<H: Harness>(
     assert_eq!(world.status(id, "alice", "bob").await, (4, 4));
 }
 
-pub async fn concurrent_read_state_changes_are_published_in_order<H: Harness>(world: World<H>) {
+pub async fn concurrent_read_state_changes_are_published_in_order<H: Harness>(world: StoreUnderTest<H>) {
     let names = ["bob", "carol", "dave"];
     let id = world.group("alice", &names).await;
     let world = Arc::new(world);
@@ -166,13 +168,13 @@ pub async fn concurrent_read_state_changes_are_published_in_order<H: Harness>(wo
     }
 }
 
-fn moves_of<H: Harness>(world: &World<H>, id: ConversationId, name: &str) -> Vec<ReadStateMoved> {
+fn moves_of<H: Harness>(world: &StoreUnderTest<H>, id: ConversationId, name: &str) -> Vec<ReadStateMoved> {
     world.recorder.moves(id).into_iter().filter(|moved| moved.user == world.user(name)).collect()
 }
 
 /// Returns the users for whom a join was published, each with the head seq published before it,
 /// sorted.
-fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)> {
+fn joined<H: Harness>(world: &StoreUnderTest<H>, id: ConversationId) -> Vec<(UserId, u64)> {
     let (mut joined, mut head) = (Vec::new(), 0);
     for published in world.recorder.everything(id) {
         match published {
@@ -185,7 +187,7 @@ fn joined<H: Harness>(world: &World<H>, id: ConversationId) -> Vec<(UserId, u64)
     joined
 }
 
-pub async fn join_is_published_for_each_new_member<H: Harness>(world: World<H>) {
+pub async fn join_is_published_for_each_new_member<H: Harness>(world: StoreUnderTest<H>) {
     let after = |names: &[&str], head| names.iter().map(|name| (world.user(name), head)).collect::<Vec<_>>();
     let direct = world.direct("bob", "alice").await;
     assert_eq!(joined(&world, direct), after(&["bob"], 0), "only to its creator, while it has no messages");
@@ -207,7 +209,7 @@ pub async fn join_is_published_for_each_new_member<H: Harness>(world: World<H>) 
     assert!(*before_fred >= 5 && *before_gina == 6, "each after its own notice");
 }
 
-pub async fn preference_change_is_published<H: Harness>(world: World<H>) {
+pub async fn preference_change_is_published<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.set_preferences(id, "bob", PIN).await.unwrap();
     assert_eq!(world.recorder.preferred(id), [world.user("bob")]);

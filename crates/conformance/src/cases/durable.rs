@@ -3,9 +3,9 @@
 use bluetick_core::{ProfileUpdate, ReceiptKind, Seq, StoreError};
 
 use crate::world::PIN;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-async fn fill<H: Harness>(world: &World<H>) -> Vec<bluetick_core::ConversationId> {
+async fn fill<H: Harness>(world: &StoreUnderTest<H>) -> Vec<bluetick_core::ConversationId> {
     let mut ids = Vec::new();
     for pair in 0..10 {
         let id = world.direct("alice", &format!("bob{pair}")).await;
@@ -17,7 +17,7 @@ async fn fill<H: Harness>(world: &World<H>) -> Vec<bluetick_core::ConversationId
     ids
 }
 
-async fn check<H: Harness>(world: &World<H>, ids: &[bluetick_core::ConversationId]) {
+async fn check<H: Harness>(world: &StoreUnderTest<H>, ids: &[bluetick_core::ConversationId]) {
     for (pair, id) in ids.iter().enumerate() {
         let expected: Vec<_> =
             (0..=(pair * 11)).map(|number| (number as u64 + 1, format!("{pair}-{number}"))).collect();
@@ -25,7 +25,7 @@ async fn check<H: Harness>(world: &World<H>, ids: &[bluetick_core::ConversationI
     }
 }
 
-pub async fn acknowledged_messages_survive_a_crash<H: Harness>(world: World<H>) {
+pub async fn acknowledged_messages_survive_a_crash<H: Harness>(world: StoreUnderTest<H>) {
     let ids = fill(&world).await;
     let world = world.crash().await;
     check(&world, &ids).await;
@@ -35,7 +35,7 @@ pub async fn acknowledged_messages_survive_a_crash<H: Harness>(world: World<H>) 
     check(&world, &ids[..3]).await;
 }
 
-pub async fn acknowledged_messages_survive_a_clean_restart<H: Harness>(world: World<H>) {
+pub async fn acknowledged_messages_survive_a_clean_restart<H: Harness>(world: StoreUnderTest<H>) {
     let ids = fill(&world).await;
     let world = world.restart().await;
     check(&world, &ids).await;
@@ -45,7 +45,7 @@ pub async fn acknowledged_messages_survive_a_clean_restart<H: Harness>(world: Wo
     assert_eq!(world.texts(ids[9], "bob9").await.len(), 101);
 }
 
-pub async fn membership_survives_a_crash<H: Harness>(world: World<H>) {
+pub async fn membership_survives_a_crash<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.add(id, "bob", &["dave"]).await.unwrap();
     world.remove(id, "alice", "carol").await.unwrap();
@@ -60,7 +60,7 @@ pub async fn membership_survives_a_crash<H: Harness>(world: World<H>) {
     assert_eq!(world.history(id, "dave").await[0].seq, Seq::new(2));
 }
 
-pub async fn closed_store_refuses_messages<H: Harness>(world: World<H>) {
+pub async fn closed_store_refuses_messages<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent(id, "alice", "before").await;
     let store = world.store();
@@ -68,7 +68,7 @@ pub async fn closed_store_refuses_messages<H: Harness>(world: World<H>) {
     assert!(matches!(world.send(id, "alice", "after").await, Err(StoreError::Closing)));
 }
 
-pub async fn closed_store_refuses_receipts_and_preferences<H: Harness>(world: World<H>) {
+pub async fn closed_store_refuses_receipts_and_preferences<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent(id, "alice", "before").await;
     world.store().close().await;

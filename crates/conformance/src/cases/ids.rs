@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bluetick_core::{Refusal, Seq, Timestamp};
 
 use crate::world::assert_refused;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-pub async fn resend_returns_the_first_seq<H: Harness>(world: World<H>) {
+pub async fn resend_returns_the_first_seq<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let first = world.send(id, "alice", "m1").await.unwrap();
     assert!(!first.duplicate);
@@ -20,21 +20,21 @@ pub async fn resend_returns_the_first_seq<H: Harness>(world: World<H>) {
     assert_eq!(world.texts(id, "bob").await.len(), 2);
 }
 
-pub async fn same_message_id_of_another_sender_is_a_new_message<H: Harness>(world: World<H>) {
+pub async fn same_message_id_of_another_sender_is_a_new_message<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     assert_eq!(world.sent(id, "alice", "m1").await, 1);
     let other = world.send(id, "bob", "m1").await.unwrap();
     assert_eq!((other.seq, other.duplicate), (Seq::new(2), false));
 }
 
-pub async fn same_message_id_in_another_conversation_is_a_new_message<H: Harness>(world: World<H>) {
+pub async fn same_message_id_in_another_conversation_is_a_new_message<H: Harness>(world: StoreUnderTest<H>) {
     let one = world.direct("alice", "bob").await;
     let other = world.direct("alice", "carol").await;
     assert_eq!(world.sent(one, "alice", "m1").await, 1);
     assert!(!world.send(other, "alice", "m1").await.unwrap().duplicate);
 }
 
-pub async fn same_message_id_with_other_content_is_refused<H: Harness>(world: World<H>) {
+pub async fn same_message_id_with_other_content_is_refused<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let uuid = "0190b2a4-7c1e-7000-8000-0123456789ab";
     for (message_id, first_seq) in [("m1", Seq::new(1)), (uuid, Seq::new(2))] {
@@ -46,7 +46,7 @@ pub async fn same_message_id_with_other_content_is_refused<H: Harness>(world: Wo
     assert_eq!(world.sent(id, "alice", "m3").await, 3);
 }
 
-pub async fn concurrent_resends_store_one_message<H: Harness>(world: World<H>) {
+pub async fn concurrent_resends_store_one_message<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let world = Arc::new(world);
     for round in 0..10 {
@@ -68,7 +68,7 @@ pub async fn concurrent_resends_store_one_message<H: Harness>(world: World<H>) {
     assert_eq!(world.texts(id, "bob").await.len(), 10);
 }
 
-pub async fn resend_after_a_crash_returns_the_first_seq<H: Harness>(world: World<H>) {
+pub async fn resend_after_a_crash_returns_the_first_seq<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 0..100 {
         world.sent(id, "alice", &format!("m{number}")).await;
@@ -86,7 +86,7 @@ pub async fn resend_after_a_crash_returns_the_first_seq<H: Harness>(world: World
 }
 
 pub async fn resend_with_retry_after_finds_a_message_older_than_the_dedupe_window<H: Harness>(
-    world: World<H>,
+    world: StoreUnderTest<H>,
 ) {
     let id = world.direct("alice", "bob").await;
     let long_ago = crate::world::NOW.plus_millis(-400 * 24 * 3_600_000);
@@ -106,7 +106,7 @@ pub async fn resend_with_retry_after_finds_a_message_older_than_the_dedupe_windo
     assert_eq!((stored.seq, stored.duplicate), (Seq::new(131), false));
 }
 
-pub async fn resend_after_a_clock_was_set_back_is_a_duplicate<H: Harness>(world: World<H>) {
+pub async fn resend_after_a_clock_was_set_back_is_a_duplicate<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 1..=100 {
         world.sent(id, "alice", &format!("m{number}")).await;
@@ -126,12 +126,12 @@ pub async fn resend_after_a_clock_was_set_back_is_a_duplicate<H: Harness>(world:
 
 const DAY_MINUTES: i64 = 24 * 60;
 
-pub async fn clock_jump_keeps_message_ids_and_refuses_other_content<H: Harness>(world: World<H>) {
+pub async fn clock_jump_keeps_message_ids_and_refuses_other_content<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 1..=100 {
         world.sent(id, "alice", &format!("m{number}")).await;
     }
-    let check = async |world: &World<H>, at: &str| {
+    let check = async |world: &StoreUnderTest<H>, at: &str| {
         for number in [1, 50, 100] {
             let again = world.send(id, "alice", &format!("m{number}")).await.unwrap();
             assert_eq!((again.seq, again.duplicate), (Seq::new(number), true), "{at}");
@@ -165,7 +165,7 @@ pub async fn clock_jump_keeps_message_ids_and_refuses_other_content<H: Harness>(
     assert_eq!(world.sent(id, "bob", "new").await, head + 1);
 }
 
-pub async fn retry_after_clock_jump_finds_the_stored_message<H: Harness>(world: World<H>) {
+pub async fn retry_after_clock_jump_finds_the_stored_message<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let first = world.sent(id, "alice", "m1").await;
     for (number, days) in [20, 40, 60, 80, 0].into_iter().enumerate() {

@@ -4,11 +4,11 @@ use bluetick_core::inbox::PREVIEW_MAX_BYTES;
 use bluetick_core::{ContentType, ConversationId, InboxFilter, InboxKey, PreferenceChange, Preferences, Seq};
 
 use crate::world::{ARCHIVE, MUTE, NOW, PIN, conversations, ticks};
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 /// Creates `count` conversations of alice. Each has one message, one minute after the previous
 /// conversation's.
-async fn conversations_of_alice<H: Harness>(world: &World<H>, count: i64) -> Vec<ConversationId> {
+async fn conversations_of_alice<H: Harness>(world: &StoreUnderTest<H>, count: i64) -> Vec<ConversationId> {
     let mut ids = Vec::new();
     for number in 0..count {
         let peer = format!("peer{number}");
@@ -23,7 +23,7 @@ fn latest_first(ids: &[ConversationId]) -> Vec<ConversationId> {
     ids.iter().rev().copied().collect()
 }
 
-pub async fn inbox_lists_the_latest_activity_first<H: Harness>(world: World<H>) {
+pub async fn inbox_lists_the_latest_activity_first<H: Harness>(world: StoreUnderTest<H>) {
     assert!(world.inbox("alice").await.is_empty());
     let ids = conversations_of_alice(&world, 5).await;
     let world = world.holds(async |world| assert_eq!(world.inbox("alice").await, latest_first(&ids))).await;
@@ -31,17 +31,17 @@ pub async fn inbox_lists_the_latest_activity_first<H: Harness>(world: World<H>) 
     world.sent_at(11, ids[0], "peer0", "again").await;
     world.read(ids[1], "alice", 1).await;
     let expected = [ids[0], ids[2], ids[4], ids[3], ids[1]];
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.inbox("alice").await, expected);
         assert_eq!(world.inbox("peer2").await, [ids[2]]);
     };
     world.holds(check).await;
 }
 
-pub async fn clock_set_back_moves_no_conversation_down<H: Harness>(world: World<H>) {
+pub async fn clock_set_back_moves_no_conversation_down<H: Harness>(world: StoreUnderTest<H>) {
     let ids = conversations_of_alice(&world, 3).await;
     world.sent_at(-5, ids[2], "alice", "sent with a clock set back").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.inbox("alice").await, [ids[2], ids[1], ids[0]]);
         let entry = world.entry(ids[2], "alice").await;
         assert_eq!(entry.conversation.last_at, NOW.plus_millis(2 * 60_000));
@@ -50,13 +50,13 @@ pub async fn clock_set_back_moves_no_conversation_down<H: Harness>(world: World<
     world.holds(check).await;
 }
 
-pub async fn inbox_lists_pinned_first_and_archived_last<H: Harness>(world: World<H>) {
+pub async fn inbox_lists_pinned_first_and_archived_last<H: Harness>(world: StoreUnderTest<H>) {
     let ids = conversations_of_alice(&world, 6).await;
     world.set_preferences(ids[1], "alice", PIN).await.unwrap();
     world.set_preferences(ids[3], "alice", PIN).await.unwrap();
     world.set_preferences(ids[5], "alice", ARCHIVE).await.unwrap();
     world.set_preferences(ids[4], "alice", MUTE).await.unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.inbox("alice").await, [ids[3], ids[1], ids[4], ids[2], ids[0], ids[5]]);
         assert_eq!(world.inbox("peer1").await, [ids[1]], "preferences of alice do not affect the peer");
     };
@@ -65,7 +65,7 @@ pub async fn inbox_lists_pinned_first_and_archived_last<H: Harness>(world: World
     world.set_preferences(ids[3], "alice", ARCHIVE).await.unwrap();
     let unpin = PreferenceChange { pinned: Some(false), ..PreferenceChange::default() };
     world.set_preferences(ids[1], "alice", unpin).await.unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.inbox("alice").await, [ids[4], ids[2], ids[1], ids[0], ids[5], ids[3]]);
         let preferences = world.entry(ids[3], "alice").await.preferences;
         assert_eq!(preferences, Preferences { pinned: true, archived: true, ..Preferences::default() });
@@ -73,13 +73,13 @@ pub async fn inbox_lists_pinned_first_and_archived_last<H: Harness>(world: World
     world.holds(check).await;
 }
 
-pub async fn inbox_filter_separates_archived_conversations<H: Harness>(world: World<H>) {
+pub async fn inbox_filter_separates_archived_conversations<H: Harness>(world: StoreUnderTest<H>) {
     let ids = conversations_of_alice(&world, 9).await;
     for number in [0, 4, 8] {
         world.set_preferences(ids[number], "alice", ARCHIVE).await.unwrap();
     }
     world.set_preferences(ids[2], "alice", PIN).await.unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for limit in [1, 2, 3, 100] {
             let archived = world.paged_inbox("alice", limit, InboxFilter::Archived).await;
             assert_eq!(conversations(&archived), [ids[8], ids[4], ids[0]]);
@@ -93,11 +93,11 @@ pub async fn inbox_filter_separates_archived_conversations<H: Harness>(world: Wo
 }
 
 pub async fn direct_conversation_without_messages_is_listed_for_its_creator_alone<H: Harness>(
-    world: World<H>,
+    world: StoreUnderTest<H>,
 ) {
     world.turn_clock_to(7);
     let id = world.direct("alice", "bob").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         let page = world.inbox_page("alice", None, 20).await;
         let [listed] = &page.entries[..] else { panic!("one conversation, not {page:?}") };
         for (name, peer) in [("alice", "bob"), ("bob", "alice")] {
@@ -119,7 +119,9 @@ pub async fn direct_conversation_without_messages_is_listed_for_its_creator_alon
 }
 
 /// Other users open direct conversations with bob; only some of these conversations have messages.
-pub async fn direct_conversation_is_listed_for_the_peer_after_its_first_message<H: Harness>(world: World<H>) {
+pub async fn direct_conversation_is_listed_for_the_peer_after_its_first_message<H: Harness>(
+    world: StoreUnderTest<H>,
+) {
     let mut ids = Vec::new();
     for number in 0..9 {
         world.turn_clock_to(number);
@@ -131,7 +133,7 @@ pub async fn direct_conversation_is_listed_for_the_peer_after_its_first_message<
     // Opening a conversation again and changing a preference send no message.
     world.direct("bob", "peer5").await;
     world.set_preferences(ids[6], "bob", PIN).await.unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for limit in [1, 2, 3, 20] {
             let pages = world.paged_inbox("bob", limit, InboxFilter::All).await;
             assert_eq!(conversations(&pages), [ids[8], ids[0], ids[3]]);
@@ -145,7 +147,7 @@ pub async fn direct_conversation_is_listed_for_the_peer_after_its_first_message<
     // In one conversation the creator sends the first message, in the other the peer does.
     world.sent_at(30, ids[6], "peer6", "hello").await;
     world.sent_at(31, ids[5], "bob", "hello").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         let pages = world.paged_inbox("bob", 2, InboxFilter::All).await;
         assert_eq!(
             conversations(&pages),
@@ -158,13 +160,13 @@ pub async fn direct_conversation_is_listed_for_the_peer_after_its_first_message<
     world.holds(check).await;
 }
 
-pub async fn inbox_entry_has_preview_read_state_and_unread_count<H: Harness>(world: World<H>) {
+pub async fn inbox_entry_has_preview_read_state_and_unread_count<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_at(1, id, "alice", "hello").await;
     world.sent_at(2, id, "bob", "hello yourself").await;
     world.sent_at(3, id, "alice", "how are you").await;
     world.delivered(id, "bob", 3).await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         let entry = world.entry(id, "alice").await;
         assert_eq!(world.inbox_page("alice", None, 1).await.entries[0], entry);
         assert_eq!((entry.peer, entry.conversation.title), (Some(world.user("bob")), None));
@@ -181,7 +183,7 @@ pub async fn inbox_entry_has_preview_read_state_and_unread_count<H: Harness>(wor
     world.holds(check).await;
 }
 
-pub async fn preview_is_cut_at_a_character_boundary<H: Harness>(world: World<H>) {
+pub async fn preview_is_cut_at_a_character_boundary<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let contents = ["x".repeat(120), "x".repeat(121), format!("x{}", "€".repeat(90)), "🏳️‍🌈".repeat(40)];
     let mut world = world;
@@ -190,7 +192,7 @@ pub async fn preview_is_cut_at_a_character_boundary<H: Harness>(world: World<H>)
         append.content = content.as_str().into();
         append.content_type = ContentType::Other("text/markdown".into());
         world.append(append).await.unwrap();
-        let check = async |world: &World<H>| {
+        let check = async |world: &StoreUnderTest<H>| {
             let last = world.entry(id, "bob").await.last_message.unwrap();
             assert!(content.starts_with(&*last.preview));
             assert!(last.preview.len() <= PREVIEW_MAX_BYTES);
@@ -201,13 +203,13 @@ pub async fn preview_is_cut_at_a_character_boundary<H: Harness>(world: World<H>)
     }
 }
 
-pub async fn group_entry_shows_its_title_and_a_notice_as_last_message<H: Harness>(world: World<H>) {
+pub async fn group_entry_shows_its_title_and_a_notice_as_last_message<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_at(1, id, "alice", "hello").await;
     world.turn_clock_to(2);
     let long_name = "x".repeat(90);
     world.add(id, "alice", &[&long_name]).await.unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         let notice = world.history(id, "bob").await.pop().unwrap();
         for name in ["alice", "bob", &long_name] {
             let entry = world.entry(id, name).await;
@@ -223,12 +225,12 @@ pub async fn group_entry_shows_its_title_and_a_notice_as_last_message<H: Harness
     world.holds(check).await;
 }
 
-pub async fn group_tick_follows_the_member_furthest_behind<H: Harness>(world: World<H>) {
+pub async fn group_tick_follows_the_member_furthest_behind<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 3).await;
     world.read(id, "bob", 4).await;
     world.delivered(id, "carol", 3).await;
-    let others = async |world: &World<H>| ticks(world.entry(id, "alice").await.others);
+    let others = async |world: &StoreUnderTest<H>| ticks(world.entry(id, "alice").await.others);
     let world = world.holds(async |world| assert_eq!(others(world).await, (3, 0))).await;
     world.read(id, "carol", 2).await;
     let world = world.holds(async |world| assert_eq!(others(world).await, (3, 2))).await;
@@ -245,7 +247,7 @@ pub async fn group_tick_follows_the_member_furthest_behind<H: Harness>(world: Wo
         .await;
 }
 
-pub async fn inbox_lists_a_group_for_its_current_members_only<H: Harness>(world: World<H>) {
+pub async fn inbox_lists_a_group_for_its_current_members_only<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     let other = world.direct("bob", "dave").await;
     world.sent_at(1, other, "dave", "hi").await;
@@ -254,7 +256,7 @@ pub async fn inbox_lists_a_group_for_its_current_members_only<H: Harness>(world:
     world.turn_clock_to(3);
     world.add(id, "carol", &["dave"]).await.unwrap();
     world.sent_at(4, id, "alice", "after bob").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.inbox("bob").await, [other]);
         assert_eq!(world.inbox("dave").await, [id, other]);
         assert_eq!(world.inbox("alice").await, [id]);
@@ -265,7 +267,7 @@ pub async fn inbox_lists_a_group_for_its_current_members_only<H: Harness>(world:
     world.holds(async |world| assert_eq!(world.inbox("bob").await, [id, other])).await;
 }
 
-pub async fn users_whose_ids_share_a_prefix_have_separate_inboxes<H: Harness>(world: World<H>) {
+pub async fn users_whose_ids_share_a_prefix_have_separate_inboxes<H: Harness>(world: StoreUnderTest<H>) {
     let names = ["a", "al", "alice", "al|", "al:", "al/", "al~", "alÿ", "al\u{10ffff}"];
     let mut expected = Vec::new();
     for (number, name) in names.iter().enumerate() {
@@ -273,7 +275,7 @@ pub async fn users_whose_ids_share_a_prefix_have_separate_inboxes<H: Harness>(wo
         world.sent(id, name, "hi").await;
         expected.push(id);
     }
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for (name, id) in names.iter().zip(&expected) {
             assert_eq!(world.inbox(name).await, [*id], "{name}");
             assert!(world.behind(name, &[]).await.is_empty(), "{name} sent the only message");
@@ -283,7 +285,7 @@ pub async fn users_whose_ids_share_a_prefix_have_separate_inboxes<H: Harness>(wo
     world.holds(check).await;
 }
 
-pub async fn inbox_pages_list_each_conversation_once<H: Harness>(world: World<H>) {
+pub async fn inbox_pages_list_each_conversation_once<H: Harness>(world: StoreUnderTest<H>) {
     let mut expected = Vec::new();
     for number in 0..150_u32 {
         let id = world.direct("alice", &format!("peer{number}")).await;
@@ -297,7 +299,7 @@ pub async fn inbox_pages_list_each_conversation_once<H: Harness>(world: World<H>
     }
     expected.sort_unstable();
     let expected: Vec<_> = expected.into_iter().map(|(_, id)| id).collect();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for limit in [7, 50, 100] {
             let entries = world.paged_inbox("alice", limit, InboxFilter::All).await;
             assert_eq!(conversations(&entries), expected, "by {limit}");
@@ -310,7 +312,9 @@ pub async fn inbox_pages_list_each_conversation_once<H: Harness>(world: World<H>
     world.holds(check).await;
 }
 
-pub async fn conversation_that_moves_up_during_paging_is_on_no_later_page<H: Harness>(mut world: World<H>) {
+pub async fn conversation_that_moves_up_during_paging_is_on_no_later_page<H: Harness>(
+    mut world: StoreUnderTest<H>,
+) {
     let ids = conversations_of_alice(&world, 40).await;
     let (mut seen, mut after, mut jumped) = (Vec::new(), None, 0);
     loop {
@@ -330,7 +334,7 @@ pub async fn conversation_that_moves_up_during_paging_is_on_no_later_page<H: Har
     assert_eq!(seen, latest_first(&ids[jumped..]), "each other conversation is on one page");
 }
 
-pub async fn inbox_cursor_stays_valid_after_its_conversation_is_left<H: Harness>(world: World<H>) {
+pub async fn inbox_cursor_stays_valid_after_its_conversation_is_left<H: Harness>(world: StoreUnderTest<H>) {
     let ids = conversations_of_alice(&world, 6).await;
     world.turn_clock_to(3);
     let group = world.group("alice", &["bob"]).await;
@@ -341,7 +345,7 @@ pub async fn inbox_cursor_stays_valid_after_its_conversation_is_left<H: Harness>
     assert_eq!(page.next.unwrap().id, group);
     world.remove(group, "alice", "alice").await.unwrap();
     let spelled: InboxKey = page.next.unwrap().to_string().parse().unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         let next = world.inbox_page("alice", Some(spelled), 20).await;
         assert_eq!(conversations(&next.entries), [ids[3], ids[2], ids[1], ids[0]]);
         assert_eq!(next.next, None);
@@ -350,14 +354,14 @@ pub async fn inbox_cursor_stays_valid_after_its_conversation_is_left<H: Harness>
 }
 
 pub async fn shown_read_state_never_moves_back_when_the_last_other_member_leaves<H: Harness>(
-    world: World<H>,
+    world: StoreUnderTest<H>,
 ) {
     let id = world.group("alice", &["bob"]).await;
     let seq = world.sent(id, "alice", "hi").await;
     world.read(id, "bob", seq).await;
     assert_eq!(world.entry(id, "alice").await.others.read, Seq::new(seq));
     world.remove(id, "bob", "bob").await.unwrap();
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(
             world.entry(id, "alice").await.others.read,
             Seq::new(seq + 1),

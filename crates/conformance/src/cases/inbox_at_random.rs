@@ -8,7 +8,7 @@ use bluetick_core::{ConversationId, InboxFilter, PreferenceChange};
 
 use crate::dice::Dice;
 use crate::world::conversations;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 const NAMES: [&str; 3] = ["al", "alice", "bob"];
 const CONVERSATIONS: usize = 12;
@@ -16,7 +16,7 @@ const CONVERSATIONS: usize = 12;
 const STEPS: u64 = 300;
 
 #[derive(Clone, Copy, Default)]
-struct Row {
+struct ModelRow {
     pinned: bool,
     archived: bool,
 }
@@ -26,13 +26,13 @@ struct Listed {
     /// Time of the newest message, in minutes.
     last_at: i64,
     /// The inbox rows of the current members.
-    rows: HashMap<&'static str, Row>,
+    rows: HashMap<&'static str, ModelRow>,
 }
 
 /// All conversations with their members' preferences.
-struct Model(Vec<(ConversationId, Listed)>);
+struct InboxModel(Vec<(ConversationId, Listed)>);
 
-impl Model {
+impl InboxModel {
     fn inbox(&self, name: &str, filter: InboxFilter) -> Vec<ConversationId> {
         let mut order: Vec<_> = self
             .0
@@ -50,7 +50,7 @@ impl Model {
     }
 }
 
-async fn agrees<H: Harness>(world: &World<H>, model: &Model, dice: &mut Dice) {
+async fn agrees<H: Harness>(world: &StoreUnderTest<H>, model: &InboxModel, dice: &mut Dice) {
     for name in NAMES {
         for filter in [InboxFilter::All, InboxFilter::Archived, InboxFilter::NotArchived] {
             let limit = dice.one_of(&[1, 2, 5, 100]);
@@ -66,7 +66,7 @@ async fn agrees<H: Harness>(world: &World<H>, model: &Model, dice: &mut Dice) {
     }
 }
 
-async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, number: u64) {
+async fn step<H: Harness>(world: &StoreUnderTest<H>, model: &mut InboxModel, dice: &mut Dice, number: u64) {
     let index = usize::try_from(dice.below(CONVERSATIONS as u64)).unwrap();
     let (id, listed) = &mut model.0[index];
     let (id, name) = (*id, dice.one_of(&NAMES));
@@ -76,7 +76,7 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
     world.turn_clock_to(minute);
     let Some(row) = listed.rows.get_mut(name) else {
         world.add(id, "founder", &[name]).await.unwrap();
-        listed.rows.insert(name, Row::default());
+        listed.rows.insert(name, ModelRow::default());
         listed.last_at = listed.last_at.max(minute);
         return;
     };
@@ -102,13 +102,13 @@ async fn step<H: Harness>(world: &World<H>, model: &mut Model, dice: &mut Dice, 
     }
 }
 
-pub async fn inbox_agrees_with_the_model_after_random_operations<H: Harness>(mut world: World<H>) {
+pub async fn inbox_agrees_with_the_model_after_random_operations<H: Harness>(mut world: StoreUnderTest<H>) {
     let mut dice = Dice::throw();
-    let mut model = Model(Vec::new());
+    let mut model = InboxModel(Vec::new());
     for _ in 0..CONVERSATIONS {
         // The founder never leaves, so that it can add other members again.
         let id = world.group("founder", &NAMES).await;
-        let rows = NAMES.iter().map(|name| (*name, Row::default())).collect();
+        let rows = NAMES.iter().map(|name| (*name, ModelRow::default())).collect();
         model.0.push((id, Listed { last_at: 0, rows }));
     }
     for number in 0..STEPS {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bluetick_core::Seq;
 use bluetick_core::ports::Origin;
 
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-pub async fn message_is_published_once_in_order_before_its_ack<H: Harness>(world: World<H>) {
+pub async fn message_is_published_once_in_order_before_its_ack<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("s0", &["s1", "s2", "s3", "s4", "s5", "s6", "s7"]).await;
     let world = Arc::new(world);
     let tasks: Vec<_> = (0..8)
@@ -34,7 +34,9 @@ pub async fn message_is_published_once_in_order_before_its_ack<H: Harness>(world
     assert!(published.iter().zip(&history).all(|(published, stored)| *published.message == *stored));
 }
 
-pub async fn committed_message_names_its_origin_and_the_departed_member<H: Harness>(world: World<H>) {
+pub async fn committed_message_names_its_origin_and_the_departed_member<H: Harness>(
+    world: StoreUnderTest<H>,
+) {
     let id = world.group("alice", &["bob"]).await;
     let mut append = world.message(id, "bob", "hi");
     append.origin = Some(Origin(7));
@@ -50,7 +52,9 @@ pub async fn committed_message_names_its_origin_and_the_departed_member<H: Harne
     assert!(published[3].members.contains(&world.user("carol")), "the new member receives its join notice");
 }
 
-pub async fn members_added_in_one_call_receive_messages_from_their_own_notice<H: Harness>(world: World<H>) {
+pub async fn members_added_in_one_call_receive_messages_from_their_own_notice<H: Harness>(
+    world: StoreUnderTest<H>,
+) {
     let id = world.group("alice", &["bob"]).await;
     world.add(id, "bob", &["carol", "dave", "erin"]).await.unwrap();
     for (name, first) in [("alice", 1), ("carol", 2), ("dave", 3), ("erin", 4)] {

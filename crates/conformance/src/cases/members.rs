@@ -3,10 +3,10 @@
 use bluetick_core::{ContentType, PageFrom, PageLimit, Refusal, Role, Seq};
 
 use crate::world::assert_refused;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 pub async fn direct_conversation_opened_by_both_peers_concurrently_is_created_once<H: Harness>(
-    world: World<H>,
+    world: StoreUnderTest<H>,
 ) {
     let (one, other) = tokio::join!(world.open_direct("alice", "bob"), world.open_direct("bob", "alice"));
     let (one, other) = (one.unwrap(), other.unwrap());
@@ -15,7 +15,7 @@ pub async fn direct_conversation_opened_by_both_peers_concurrently_is_created_on
     assert!(!world.open_direct("alice", "bob").await.unwrap().created);
 }
 
-pub async fn opening_the_id_of_others_direct_conversation_is_refused<H: Harness>(world: World<H>) {
+pub async fn opening_the_id_of_others_direct_conversation_is_refused<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let creation = bluetick_core::ports::Creation::Direct { peer: world.user("alice") };
     let created_by = world.user("mallory");
@@ -25,7 +25,7 @@ pub async fn opening_the_id_of_others_direct_conversation_is_refused<H: Harness>
     assert_refused(world.send(id, "mallory", "hi").await, Refusal::NotAMember);
 }
 
-pub async fn new_group_starts_with_its_creation_notice<H: Harness>(world: World<H>) {
+pub async fn new_group_starts_with_its_creation_notice<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     let history = world.history(id, "carol").await;
     assert_eq!(history.len(), 1);
@@ -36,7 +36,7 @@ pub async fn new_group_starts_with_its_creation_notice<H: Harness>(world: World<
     assert_eq!(view.members.get(&world.user("alice")).unwrap().role, Role::Admin);
 }
 
-pub async fn added_member_sees_history_from_its_join_notice<H: Harness>(world: World<H>) {
+pub async fn added_member_sees_history_from_its_join_notice<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent(id, "bob", "secret").await;
     let view = world.add(id, "bob", &["carol", "dave"]).await.unwrap();
@@ -51,13 +51,13 @@ pub async fn added_member_sees_history_from_its_join_notice<H: Harness>(world: W
     assert_eq!(world.history(id, "dave").await[0].content_type, ContentType::System);
 }
 
-pub async fn adding_existing_members_changes_nothing<H: Harness>(world: World<H>) {
+pub async fn adding_existing_members_changes_nothing<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     let view = world.add(id, "alice", &["bob", "alice"]).await.unwrap();
     assert_eq!((view.members.len(), view.conversation.head), (2, Seq::FIRST));
 }
 
-pub async fn refused_membership_change_stores_nothing<H: Harness>(world: World<H>) {
+pub async fn refused_membership_change_stores_nothing<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     let refused = world.add_with_limit(id, "alice", &["carol", "dave"], 3).await;
     assert_refused(refused, Refusal::GroupFull { limit: 3 });
@@ -67,7 +67,7 @@ pub async fn refused_membership_change_stores_nothing<H: Harness>(world: World<H
     assert_eq!(world.store().conversation(id, &world.user("bob")).await.unwrap().members.len(), 2);
 }
 
-pub async fn removed_member_is_refused_like_a_non_member<H: Harness>(world: World<H>) {
+pub async fn removed_member_is_refused_like_a_non_member<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent(id, "bob", "hello").await;
     let view = world.remove(id, "alice", "bob").await.unwrap();
@@ -80,7 +80,7 @@ pub async fn removed_member_is_refused_like_a_non_member<H: Harness>(world: Worl
     assert_eq!(last.content_type, ContentType::System);
 }
 
-pub async fn rejoined_member_sees_history_from_its_second_join<H: Harness>(world: World<H>) {
+pub async fn rejoined_member_sees_history_from_its_second_join<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.remove(id, "bob", "bob").await.unwrap();
     world.sent(id, "alice", "while you were out").await;
@@ -89,7 +89,7 @@ pub async fn rejoined_member_sees_history_from_its_second_join<H: Harness>(world
     assert_eq!(world.sent(id, "bob", "back").await, 5);
 }
 
-pub async fn last_admin_who_leaves_is_replaced_by_the_earliest_member<H: Harness>(world: World<H>) {
+pub async fn last_admin_who_leaves_is_replaced_by_the_earliest_member<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     let view = world.remove(id, "alice", "alice").await.unwrap();
     let admins: Vec<_> = view.members.iter().filter(|member| member.role == Role::Admin).collect();
@@ -100,13 +100,13 @@ pub async fn last_admin_who_leaves_is_replaced_by_the_earliest_member<H: Harness
     assert!(view.members.is_empty());
 }
 
-pub async fn membership_change_of_a_direct_conversation_is_refused<H: Harness>(world: World<H>) {
+pub async fn membership_change_of_a_direct_conversation_is_refused<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     assert_refused(world.add(id, "alice", &["carol"]).await, Refusal::DirectIsFixed);
     assert_refused(world.remove(id, "alice", "alice").await, Refusal::DirectIsFixed);
 }
 
-pub async fn non_member_gets_the_refusal_of_an_unknown_conversation<H: Harness>(world: World<H>) {
+pub async fn non_member_gets_the_refusal_of_an_unknown_conversation<H: Harness>(world: StoreUnderTest<H>) {
     let direct = world.direct("alice", "bob").await;
     let group = world.group("alice", &["bob"]).await;
     let nothing = bluetick_core::ConversationId::direct(&world.user("x"), &world.user("y"));
@@ -124,7 +124,7 @@ pub async fn non_member_gets_the_refusal_of_an_unknown_conversation<H: Harness>(
     assert_eq!(world.history(group, "alice").await.len(), 1);
 }
 
-pub async fn group_of_10_000_members_accepts_a_message<H: Harness>(world: World<H>) {
+pub async fn group_of_10_000_members_accepts_a_message<H: Harness>(world: StoreUnderTest<H>) {
     let names: Vec<String> = (0..9_999).map(|number| format!("m{number}")).collect();
     let id = world.group("alice", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     assert_eq!(world.sent(id, "m9998", "hello, all").await, 2);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bluetick_core::{ContentType, PageFrom, PageLimit, Seq, Timestamp};
 
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-pub async fn first_message_of_a_direct_conversation_has_seq_1<H: Harness>(world: World<H>) {
+pub async fn first_message_of_a_direct_conversation_has_seq_1<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     let page = world.page(id, "bob", PageFrom::Newest, PageLimit::DEFAULT).await.unwrap();
     assert_eq!(
@@ -17,7 +17,7 @@ pub async fn first_message_of_a_direct_conversation_has_seq_1<H: Harness>(world:
     assert_eq!(world.sent(id, "bob", "hi!").await, 2);
 }
 
-pub async fn stored_message_equals_the_sent_message<H: Harness>(world: World<H>) {
+pub async fn stored_message_equals_the_sent_message<H: Harness>(world: StoreUnderTest<H>) {
     let direct = world.direct("alice", "bob").await;
     let group = world.group("alice", &["bob"]).await;
     let contents = ["plain", "zwei\nZeilen", "🏳️‍🌈 مرحبا", "\u{0}\u{1f}\"\\", &"long ".repeat(13_000)];
@@ -30,7 +30,7 @@ pub async fn stored_message_equals_the_sent_message<H: Harness>(world: World<H>)
             world.append(append).await.unwrap();
         }
     }
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for (id, receiver) in [(direct, Some(world.user("bob"))), (group, None)] {
             let history = world.history(id, "bob").await;
             let texts = history.iter().filter(|message| message.content_type != ContentType::System);
@@ -52,7 +52,7 @@ pub async fn stored_message_equals_the_sent_message<H: Harness>(world: World<H>)
     check(&world.restart().await).await;
 }
 
-pub async fn client_timestamp_does_not_affect_the_order<H: Harness>(world: World<H>) {
+pub async fn client_timestamp_does_not_affect_the_order<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     for (text, clock) in [("third", 300), ("first", 100), ("second", 200)] {
         let mut append = world.message(id, "alice", text);
@@ -64,7 +64,7 @@ pub async fn client_timestamp_does_not_affect_the_order<H: Harness>(world: World
     assert_eq!(texts, ["third", "first", "second"]);
 }
 
-pub async fn pages_cover_the_conversation_in_both_directions<H: Harness>(world: World<H>) {
+pub async fn pages_cover_the_conversation_in_both_directions<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     for number in 1..=150 {
         world.sent(id, "alice", &number.to_string()).await;
@@ -107,7 +107,7 @@ pub async fn pages_cover_the_conversation_in_both_directions<H: Harness>(world: 
     assert_eq!((page.messages.len(), page.next_after), (0, None));
 }
 
-pub async fn concurrent_senders_get_contiguous_seqs<H: Harness>(world: World<H>) {
+pub async fn concurrent_senders_get_contiguous_seqs<H: Harness>(world: StoreUnderTest<H>) {
     const SENDERS: usize = 16;
     const EACH: usize = 40;
     let names: Vec<String> = (0..SENDERS).map(|number| format!("s{number}")).collect();
@@ -138,7 +138,7 @@ pub async fn concurrent_senders_get_contiguous_seqs<H: Harness>(world: World<H>)
     assert_eq!(seen, expected);
 }
 
-pub async fn messages_get_seqs_in_the_order_of_acceptance<H: Harness>(world: World<H>) {
+pub async fn messages_get_seqs_in_the_order_of_acceptance<H: Harness>(world: StoreUnderTest<H>) {
     let first = world.direct("alice", "bob").await;
     let second = world.group("alice", &["bob"]).await;
     world.sent(first, "bob", "before").await;

@@ -3,15 +3,15 @@
 use bluetick_core::{Profile, Revocations, Revoked, Timestamp, TokenFacts, TokenPrint};
 
 use crate::world::NOW;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-pub async fn profile_of_an_unknown_user_is_the_default<H: Harness>(world: World<H>) {
+pub async fn profile_of_an_unknown_user_is_the_default<H: Harness>(world: StoreUnderTest<H>) {
     assert_eq!(world.profile("alice").await, Profile::default());
     world.hide_presence("alice", true).await;
     world.holds(async |world| assert_eq!(world.profile("al").await, Profile::default())).await;
 }
 
-pub async fn hidden_presence_survives_later_updates<H: Harness>(world: World<H>) {
+pub async fn hidden_presence_survives_later_updates<H: Harness>(world: StoreUnderTest<H>) {
     let hidden = Profile { hides_presence: true, ..Profile::default() };
     assert_eq!(world.hide_presence("alice", true).await, hidden);
     let world = world.holds(async |world| assert_eq!(world.profile("alice").await, hidden)).await;
@@ -27,7 +27,7 @@ pub async fn hidden_presence_survives_later_updates<H: Harness>(world: World<H>)
     world.holds(async |world| assert_eq!(world.profile("alice").await, open)).await;
 }
 
-pub async fn last_seen_never_moves_back<H: Harness>(world: World<H>) {
+pub async fn last_seen_never_moves_back<H: Harness>(world: StoreUnderTest<H>) {
     let later = NOW.plus_millis(60_000);
     world.seen_at("alice", later).await;
     let expected = Profile { last_seen_at: Some(later), ..Profile::default() };
@@ -48,7 +48,7 @@ fn token(number: u8, issued_at: Timestamp) -> TokenFacts {
     }
 }
 
-pub async fn revoked_token_stays_revoked<H: Harness>(world: World<H>) {
+pub async fn revoked_token_stays_revoked<H: Harness>(world: StoreUnderTest<H>) {
     let (void, good) = (token(1, NOW), token(2, NOW));
     world.seen_at("alice", NOW).await;
     world.hide_presence("alice", true).await;
@@ -69,7 +69,7 @@ pub async fn revoked_token_stays_revoked<H: Harness>(world: World<H>) {
 }
 
 pub async fn tokens_issued_up_to_a_revocation_stay_revoked_and_later_ones_are_valid<H: Harness>(
-    world: World<H>,
+    world: StoreUnderTest<H>,
 ) {
     world.revoke("alice", Revoked::Token(token(1, NOW.plus_millis(-5)))).await;
     world.revoke("alice", Revoked::Through(NOW)).await;
@@ -89,7 +89,7 @@ pub async fn tokens_issued_up_to_a_revocation_stay_revoked_and_later_ones_are_va
         .await;
 }
 
-pub async fn concurrently_revoked_tokens_are_all_revoked<H: Harness>(world: World<H>) {
+pub async fn concurrently_revoked_tokens_are_all_revoked<H: Harness>(world: StoreUnderTest<H>) {
     let tokens: Vec<TokenFacts> =
         (0..100).map(|number| token(number, NOW.plus_millis(number.into()))).collect();
     let revoke = async |tokens: &[TokenFacts]| {
@@ -108,7 +108,7 @@ pub async fn concurrently_revoked_tokens_are_all_revoked<H: Harness>(world: Worl
         .await;
 }
 
-pub async fn revocation_is_published_before_the_answer<H: Harness>(world: World<H>) {
+pub async fn revocation_is_published_before_the_answer<H: Harness>(world: StoreUnderTest<H>) {
     let void = token(1, NOW);
     world.seen_at("alice", NOW).await;
     world.revoke("alice", Revoked::Token(void)).await;

@@ -6,14 +6,14 @@ use bluetick_core::{ConversationId, ReceiptKind, Refusal, Seq};
 use crate::cases::at_once;
 use crate::dice::Dice;
 use crate::world::assert_refused;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-pub async fn direct_message_has_one_recipient<H: Harness>(world: World<H>) {
+pub async fn direct_message_has_one_recipient<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "m", 3).await;
     world.sent(id, "bob", "reply").await;
     world.delivered(id, "alice", 4).await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.counted(id, "alice", 3).await, (1, 1, 1));
         assert_eq!(world.counted(id, "bob", 4).await, (1, 1, 0), "the sender itself does not count");
         assert_eq!(world.counted(id, "alice", 4).await, (1, 1, 0), "also when the peer asks");
@@ -21,12 +21,14 @@ pub async fn direct_message_has_one_recipient<H: Harness>(world: World<H>) {
     world.holds(check).await;
 }
 
-pub async fn receipt_counts_of_a_group_message_cover_delivered_and_read<H: Harness>(world: World<H>) {
+pub async fn receipt_counts_of_a_group_message_cover_delivered_and_read<H: Harness>(
+    world: StoreUnderTest<H>,
+) {
     let id = world.group("alice", &["bob", "carol", "dave"]).await;
     world.sent_many(id, "alice", "m", 4).await;
     world.delivered(id, "bob", 5).await;
     world.read(id, "carol", 3).await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.counted(id, "alice", 2).await, (3, 2, 1));
         assert_eq!(world.counted(id, "alice", 3).await, (3, 2, 1));
         assert_eq!(world.counted(id, "alice", 4).await, (3, 1, 0));
@@ -39,14 +41,14 @@ pub async fn receipt_counts_of_a_group_message_cover_delivered_and_read<H: Harne
     world.holds(async |world| assert_eq!(world.counted(id, "alice", 5).await, (3, 3, 3))).await;
 }
 
-pub async fn member_who_joined_later_is_not_counted_as_recipient<H: Harness>(world: World<H>) {
+pub async fn member_who_joined_later_is_not_counted_as_recipient<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent(id, "alice", "before").await;
     world.read(id, "bob", 2).await;
     world.add(id, "alice", &["carol", "dave"]).await.unwrap();
     world.sent(id, "bob", "after").await;
     world.read(id, "carol", 5).await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.counted(id, "alice", 2).await, (1, 1, 1), "carol and dave came later");
         assert_eq!(world.counted(id, "alice", 3).await, (2, 2, 2), "the notice of carol, by alice");
         assert_eq!(world.counted(id, "alice", 4).await, (3, 2, 2));
@@ -55,7 +57,7 @@ pub async fn member_who_joined_later_is_not_counted_as_recipient<H: Harness>(wor
     world.holds(check).await;
 }
 
-pub async fn member_who_left_is_not_counted_as_recipient<H: Harness>(world: World<H>) {
+pub async fn member_who_left_is_not_counted_as_recipient<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol", "dave"]).await;
     world.sent(id, "bob", "hello").await;
     world.read(id, "carol", 2).await;
@@ -72,13 +74,13 @@ pub async fn member_who_left_is_not_counted_as_recipient<H: Harness>(world: Worl
     world.holds(async |world| assert_eq!(world.counted(id, "alice", 2).await, (2, 1, 0))).await;
 }
 
-pub async fn receipt_counts_of_an_invisible_message_are_refused<H: Harness>(world: World<H>) {
+pub async fn receipt_counts_of_an_invisible_message_are_refused<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     world.sent(id, "alice", "before").await;
     world.add(id, "alice", &["carol"]).await.unwrap();
     let direct = world.direct("alice", "bob").await;
     let unknown = ConversationId::direct(&world.user("x"), &world.user("y"));
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for seq in [0, 4, u64::MAX] {
             assert_refused(world.receipt_counts(id, "alice", seq).await, Refusal::NoSuchMessage);
         }
@@ -94,20 +96,20 @@ pub async fn receipt_counts_of_an_invisible_message_are_refused<H: Harness>(worl
     world.holds(check).await;
 }
 
-pub async fn hidden_read_counts_as_delivered<H: Harness>(world: World<H>) {
+pub async fn hidden_read_counts_as_delivered<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     world.sent_many(id, "alice", "m", 2).await;
     world.read(id, "bob", 2).await;
     world.hide_reads(id, "bob", true).await;
     world.read(id, "bob", 3).await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.counted(id, "alice", 2).await, (2, 1, 1));
         assert_eq!(world.counted(id, "alice", 3).await, (2, 1, 0));
     };
     world.holds(check).await;
 }
 
-pub async fn receipt_counts_are_exact_in_a_group_of_2_000_members<H: Harness>(world: World<H>) {
+pub async fn receipt_counts_are_exact_in_a_group_of_2_000_members<H: Harness>(world: StoreUnderTest<H>) {
     let names: Vec<String> = (0..1_999).map(|number| format!("m{number}")).collect();
     let id = world.group("alice", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     world.sent_many(id, "alice", "hello", 2).await;
@@ -126,7 +128,7 @@ pub async fn receipt_counts_are_exact_in_a_group_of_2_000_members<H: Harness>(wo
         });
         at_once(marks).await;
     }
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.counted(id, "alice", 3).await, (1_999, 600, 200));
         assert_eq!(world.counted(id, "m1998", 2).await, (1_999, 700, 300));
         assert_eq!(world.statuses(id, "alice").await.len(), 2_000);
@@ -138,7 +140,7 @@ pub async fn receipt_counts_are_exact_in_a_group_of_2_000_members<H: Harness>(wo
 
 /// Computes the receipt counts from the statuses of all members.
 async fn counts_from_statuses<H: Harness>(
-    world: &World<H>,
+    world: &StoreUnderTest<H>,
     id: ConversationId,
     seq: u64,
 ) -> (usize, usize, usize) {
@@ -158,7 +160,7 @@ async fn counts_from_statuses<H: Harness>(
 }
 
 pub async fn receipt_counts_agree_with_member_statuses_after_random_operations<H: Harness>(
-    mut world: World<H>,
+    mut world: StoreUnderTest<H>,
 ) {
     const NAMES: [&str; 8] = ["ann", "ben", "cat", "dan", "eve", "fay", "gus", "hal"];
     let mut dice = Dice::throw();

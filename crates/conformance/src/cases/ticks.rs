@@ -4,16 +4,16 @@ use bluetick_core::{ConversationId, Preferences, ReceiptKind, Refusal, Seq};
 
 use crate::cases::at_once;
 use crate::world::{MUTE, PIN, assert_refused};
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 /// Creates a direct conversation in which alice has sent `count` messages and bob none.
-async fn alice_sent<H: Harness>(world: &World<H>, count: usize) -> ConversationId {
+async fn alice_sent<H: Harness>(world: &StoreUnderTest<H>, count: usize) -> ConversationId {
     let id = world.direct("alice", "bob").await;
     world.sent_many(id, "alice", "from-alice", count).await;
     id
 }
 
-pub async fn read_state_is_zero_before_the_first_receipt<H: Harness>(world: World<H>) {
+pub async fn read_state_is_zero_before_the_first_receipt<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 3).await;
     let world = world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (0, 0))).await;
     assert_eq!(world.delivered(id, "bob", 2).await, (2, 0));
@@ -27,7 +27,7 @@ pub async fn read_state_is_zero_before_the_first_receipt<H: Harness>(world: Worl
         .await;
 }
 
-pub async fn read_state_never_moves_back<H: Harness>(world: World<H>) {
+pub async fn read_state_never_moves_back<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 5).await;
     assert_eq!(world.delivered(id, "bob", 4).await, (4, 0));
     assert_eq!(world.read(id, "bob", 3).await, (4, 3));
@@ -38,20 +38,20 @@ pub async fn read_state_never_moves_back<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (4, 3))).await;
 }
 
-pub async fn receipt_above_the_head_stops_at_the_head<H: Harness>(world: World<H>) {
+pub async fn receipt_above_the_head_stops_at_the_head<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 3).await;
     assert_eq!(world.delivered(id, "bob", 4).await, (3, 0));
     assert_eq!(world.read(id, "bob", Seq::MAX.get()).await, (3, 3));
     assert_eq!(world.read(id, "bob", u64::MAX).await, (3, 3));
     world.sent(id, "alice", "later").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (3, 3), "later messages are not covered");
         assert_eq!(world.unread(id, "bob").await, 1);
     };
     world.holds(check).await;
 }
 
-pub async fn receipt_in_an_empty_conversation_changes_nothing<H: Harness>(world: World<H>) {
+pub async fn receipt_in_an_empty_conversation_changes_nothing<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.direct("alice", "bob").await;
     assert_eq!(world.read(id, "bob", 7).await, (0, 0));
     assert_eq!(world.delivered(id, "alice", 0).await, (0, 0));
@@ -60,7 +60,7 @@ pub async fn receipt_in_an_empty_conversation_changes_nothing<H: Harness>(world:
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (0, 0))).await;
 }
 
-pub async fn read_receipt_implies_delivered<H: Harness>(world: World<H>) {
+pub async fn read_receipt_implies_delivered<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 5).await;
     assert_eq!(world.read(id, "bob", 2).await, (2, 2));
     assert_eq!(world.delivered(id, "bob", 5).await, (5, 2));
@@ -68,7 +68,7 @@ pub async fn read_receipt_implies_delivered<H: Harness>(world: World<H>) {
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (5, 4))).await;
 }
 
-pub async fn reordered_and_repeated_receipts_give_the_same_read_state<H: Harness>(world: World<H>) {
+pub async fn reordered_and_repeated_receipts_give_the_same_read_state<H: Harness>(world: StoreUnderTest<H>) {
     use ReceiptKind::{Delivered, Read};
     let names = ["bob", "carol", "dave", "erin", "frank", "grace"];
     let id = world.group("alice", &names).await;
@@ -81,7 +81,7 @@ pub async fn reordered_and_repeated_receipts_give_the_same_read_state<H: Harness
             world.apply_receipt(id, name, kind, seq).await.unwrap();
         }
     }
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         for name in names {
             assert_eq!(world.status(id, "alice", name).await, (5, 3), "{name}");
         }
@@ -89,7 +89,7 @@ pub async fn reordered_and_repeated_receipts_give_the_same_read_state<H: Harness
     world.holds(check).await;
 }
 
-pub async fn concurrent_receipts_give_the_highest_read_state<H: Harness>(world: World<H>) {
+pub async fn concurrent_receipts_give_the_highest_read_state<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 60).await;
     let marks = (1..=40).map(|number| {
         let (store, user) = (world.store(), world.user("bob"));
@@ -105,14 +105,14 @@ pub async fn concurrent_receipts_give_the_highest_read_state<H: Harness>(world: 
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (40, 34))).await;
 }
 
-pub async fn receipt_moves_one_member_of_one_conversation<H: Harness>(world: World<H>) {
+pub async fn receipt_moves_one_member_of_one_conversation<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob", "carol"]).await;
     let other = world.group("alice", &["bob", "carol"]).await;
     for group in [id, other] {
         world.sent(group, "alice", "hello").await;
     }
     world.read(id, "bob", 2).await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (2, 2));
         assert_eq!(world.status(id, "alice", "carol").await, (0, 0));
         assert_eq!(world.status(other, "alice", "bob").await, (0, 0));
@@ -121,7 +121,7 @@ pub async fn receipt_moves_one_member_of_one_conversation<H: Harness>(world: Wor
 }
 
 pub async fn receipt_of_a_non_member_gets_the_refusal_of_an_unknown_conversation<H: Harness>(
-    world: World<H>,
+    world: StoreUnderTest<H>,
 ) {
     let direct = alice_sent(&world, 2).await;
     let group = world.group("alice", &["bob", "carol"]).await;
@@ -141,7 +141,7 @@ pub async fn receipt_of_a_non_member_gets_the_refusal_of_an_unknown_conversation
     }
     assert!(world.recorder.moves(direct).is_empty() && world.recorder.moves(group).is_empty());
     assert!(world.recorder.preferred(group).is_empty());
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.statuses(direct, "alice").await.len(), 2);
         assert_eq!(world.status(direct, "alice", "bob").await, (0, 0));
         assert_eq!(world.statuses(group, "alice").await.into_values().collect::<Vec<_>>(), [(0, 0); 2]);
@@ -150,11 +150,11 @@ pub async fn receipt_of_a_non_member_gets_the_refusal_of_an_unknown_conversation
     world.holds(check).await;
 }
 
-pub async fn own_message_marks_earlier_messages_as_read<H: Harness>(world: World<H>) {
+pub async fn own_message_marks_earlier_messages_as_read<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 3).await;
     assert_eq!(world.sent(id, "bob", "reply").await, 4);
     world.sent(id, "alice", "and then").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (3, 3));
         assert_eq!(world.unread(id, "bob").await, 1);
         assert_eq!(
@@ -168,27 +168,27 @@ pub async fn own_message_marks_earlier_messages_as_read<H: Harness>(world: World
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (5, 5))).await;
 }
 
-pub async fn resent_message_marks_nothing_as_read<H: Harness>(world: World<H>) {
+pub async fn resent_message_marks_nothing_as_read<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 1).await;
     world.sent(id, "bob", "reply").await;
     world.sent_many(id, "alice", "more", 3).await;
     assert!(world.send(id, "bob", "reply").await.unwrap().duplicate);
     let world = world.crash().await;
     assert!(world.send(id, "bob", "reply").await.unwrap().duplicate);
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (1, 1));
         assert_eq!(world.unread(id, "bob").await, 3);
     };
     world.holds(check).await;
 }
 
-pub async fn hidden_read_leaves_the_shown_read_seq_unchanged<H: Harness>(world: World<H>) {
+pub async fn hidden_read_leaves_the_shown_read_seq_unchanged<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 5).await;
     world.read(id, "bob", 2).await;
     world.hide_reads(id, "bob", true).await;
     let world = world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (2, 2))).await;
     assert_eq!(world.read(id, "bob", 4).await, (4, 4), "bob's devices see the hidden read");
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (4, 2), "alice sees it as delivered only");
         assert_eq!(world.status(id, "bob", "bob").await, (4, 4));
         assert_eq!(world.unread(id, "bob").await, 1);
@@ -197,21 +197,21 @@ pub async fn hidden_read_leaves_the_shown_read_seq_unchanged<H: Harness>(world: 
     };
     let world = world.holds(check).await;
     world.sent(id, "bob", "a reply").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (5, 2), "a reply shows no read either");
         assert_eq!(world.status(id, "bob", "bob").await, (5, 5));
     };
     world.holds(check).await;
 }
 
-pub async fn reads_made_while_hidden_stay_hidden_after_showing_again<H: Harness>(world: World<H>) {
+pub async fn reads_made_while_hidden_stay_hidden_after_showing_again<H: Harness>(world: StoreUnderTest<H>) {
     let id = alice_sent(&world, 5).await;
     world.hide_reads(id, "bob", true).await;
     world.read(id, "bob", 3).await;
     world.hide_reads(id, "bob", false).await;
     let world = world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (3, 0))).await;
     assert_eq!(world.read(id, "bob", 2).await, (3, 3));
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (3, 2), "a hidden read stays hidden");
     };
     let world = world.holds(check).await;
@@ -219,7 +219,9 @@ pub async fn reads_made_while_hidden_stay_hidden_after_showing_again<H: Harness>
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (4, 4))).await;
 }
 
-pub async fn rejoined_member_starts_with_default_read_state_and_preferences<H: Harness>(world: World<H>) {
+pub async fn rejoined_member_starts_with_default_read_state_and_preferences<H: Harness>(
+    world: StoreUnderTest<H>,
+) {
     let id = world.group("alice", &["bob"]).await;
     world.sent_many(id, "alice", "before", 3).await;
     world.read(id, "bob", 4).await;
@@ -229,7 +231,7 @@ pub async fn rejoined_member_starts_with_default_read_state_and_preferences<H: H
     let world = world.restart().await;
     world.add(id, "alice", &["bob"]).await.unwrap();
     world.sent(id, "alice", "welcome back").await;
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.status(id, "alice", "bob").await, (0, 0));
         let entry = world.entry(id, "bob").await;
         assert_eq!((entry.preferences, entry.joined), (Preferences::default(), Seq::new(6)));
@@ -240,7 +242,7 @@ pub async fn rejoined_member_starts_with_default_read_state_and_preferences<H: H
     world.holds(async |world| assert_eq!(world.status(id, "alice", "bob").await, (7, 7))).await;
 }
 
-pub async fn preferences_are_stored_per_member<H: Harness>(world: World<H>) {
+pub async fn preferences_are_stored_per_member<H: Harness>(world: StoreUnderTest<H>) {
     let id = world.group("alice", &["bob"]).await;
     assert_eq!(world.entry(id, "bob").await.preferences, Preferences::default());
     let returned = world.set_preferences(id, "bob", MUTE).await.unwrap();
@@ -248,7 +250,7 @@ pub async fn preferences_are_stored_per_member<H: Harness>(world: World<H>) {
     world.set_preferences(id, "bob", PIN).await.unwrap();
     world.hide_reads(id, "bob", true).await;
     let all = Preferences { muted: true, pinned: true, archived: false, hides_reads: true };
-    let check = async |world: &World<H>| {
+    let check = async |world: &StoreUnderTest<H>| {
         assert_eq!(world.entry(id, "bob").await.preferences, all);
         assert_eq!(world.entry(id, "alice").await.preferences, Preferences::default());
     };

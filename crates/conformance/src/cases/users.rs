@@ -4,9 +4,9 @@ use bluetick_core::ports::UserUpdate;
 use bluetick_core::{NamePrefix, Refusal, User};
 
 use crate::world::{NOW, assert_refused};
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
-fn user<H: Harness>(world: &World<H>, name: &str) -> User {
+fn user<H: Harness>(world: &StoreUnderTest<H>, name: &str) -> User {
     User {
         id: world.user(name),
         display_name: Some("Somebody".into()),
@@ -15,7 +15,7 @@ fn user<H: Harness>(world: &World<H>, name: &str) -> User {
     }
 }
 
-pub async fn users_are_created_once_and_survive_a_crash<H: Harness>(world: World<H>) {
+pub async fn users_are_created_once_and_survive_a_crash<H: Harness>(world: StoreUnderTest<H>) {
     let alice = user(&world, "alice");
     assert_eq!(world.store().user(&alice.id).await.unwrap(), None);
     world.store().create_user(alice.clone()).await.unwrap();
@@ -32,7 +32,7 @@ pub async fn users_are_created_once_and_survive_a_crash<H: Harness>(world: World
     assert_eq!(world.store().user(&changed.id).await.unwrap(), Some(changed));
 }
 
-pub async fn concurrent_sign_ups_for_one_name_create_one_user<H: Harness>(world: World<H>) {
+pub async fn concurrent_sign_ups_for_one_name_create_one_user<H: Harness>(world: StoreUnderTest<H>) {
     for round in 0..10 {
         let candidate = user(&world, &format!("u{round}"));
         let store = world.store();
@@ -45,7 +45,7 @@ pub async fn concurrent_sign_ups_for_one_name_create_one_user<H: Harness>(world:
 /// Lookalikes of `alice`: with an upper-case letter, a Cyrillic letter, and an invisible character.
 const LOOKALIKES: [&str; 3] = ["Alice", "\u{430}lice", "al\u{34f}ice"];
 
-pub async fn sign_up_with_a_lookalike_id_is_refused<H: Harness>(world: World<H>) {
+pub async fn sign_up_with_a_lookalike_id_is_refused<H: Harness>(world: StoreUnderTest<H>) {
     world.store().create_user(user(&world, "alice")).await.unwrap();
     let world = world
         .holds(async |world| {
@@ -59,7 +59,7 @@ pub async fn sign_up_with_a_lookalike_id_is_refused<H: Harness>(world: World<H>)
     world.store().create_user(user(&world, "alicia")).await.unwrap();
 }
 
-pub async fn concurrent_sign_ups_for_lookalike_names_create_one_user<H: Harness>(world: World<H>) {
+pub async fn concurrent_sign_ups_for_lookalike_names_create_one_user<H: Harness>(world: StoreUnderTest<H>) {
     // The second pair contains a Cyrillic capital that looks like a Latin B but folds to another
     // letter.
     let pairs = [["ann", "ANN"], ["bob", "\u{412}ob"], ["Ida", "lda"]];
@@ -74,7 +74,7 @@ pub async fn concurrent_sign_ups_for_lookalike_names_create_one_user<H: Harness>
     }
 }
 
-pub async fn sign_up_with_a_reserved_name_is_refused<H: Harness>(world: World<H>) {
+pub async fn sign_up_with_a_reserved_name_is_refused<H: Harness>(world: StoreUnderTest<H>) {
     let alice = world.user("alice");
     world.store().reserve_name(alice.clone(), NOW).await.unwrap();
     let world = world
@@ -98,28 +98,28 @@ pub async fn sign_up_with_a_reserved_name_is_refused<H: Harness>(world: World<H>
 
 /// Returns the prefix of this world's user ids. It separates them from other worlds in the same
 /// store.
-fn tag<H: Harness>(world: &World<H>) -> String {
+fn tag<H: Harness>(world: &StoreUnderTest<H>) -> String {
     world.user("x").as_str().trim_end_matches('x').to_owned()
 }
 
 /// Prefixes each word of `name` with the tag.
-fn tagged<H: Harness>(world: &World<H>, name: &str) -> String {
+fn tagged<H: Harness>(world: &StoreUnderTest<H>, name: &str) -> String {
     let tag = tag(world);
     name.split(' ').map(|word| format!("{tag}{word}")).collect::<Vec<_>>().join(" ")
 }
 
-async fn sign_up<H: Harness>(world: &World<H>, name: &str, display_name: Option<&str>) {
+async fn sign_up<H: Harness>(world: &StoreUnderTest<H>, name: &str, display_name: Option<&str>) {
     let display_name = display_name.map(|name| tagged(world, name).into());
     world.store().create_user(User { display_name, ..user(world, name) }).await.unwrap();
 }
 
-async fn rename<H: Harness>(world: &World<H>, name: &str, display_name: &str) {
+async fn rename<H: Harness>(world: &StoreUnderTest<H>, name: &str, display_name: &str) {
     let display_name = Some(tagged(world, display_name).into());
     let update = UserUpdate { id: world.user(name), display_name, password_hash: None };
     world.store().update_user(update).await.unwrap();
 }
 
-async fn found<H: Harness>(world: &World<H>, text: &str, limit: usize) -> String {
+async fn found<H: Harness>(world: &StoreUnderTest<H>, text: &str, limit: usize) -> String {
     let prefix = NamePrefix::new(&tagged(world, text)).unwrap();
     let people = world.store().find_people(&prefix, limit).await.unwrap();
     let tag = tag(world);
@@ -127,7 +127,7 @@ async fn found<H: Harness>(world: &World<H>, text: &str, limit: usize) -> String
     people.iter().map(|person| short(person.id.as_str())).collect::<Vec<_>>().join(" ")
 }
 
-pub async fn search_finds_people_by_the_prefix_of_a_word<H: Harness>(world: World<H>) {
+pub async fn search_finds_people_by_the_prefix_of_a_word<H: Harness>(world: StoreUnderTest<H>) {
     sign_up(&world, "u1", Some("Alice Liddell")).await;
     sign_up(&world, "u2", Some("Bob")).await;
     sign_up(&world, "Alina", None).await;
@@ -154,7 +154,7 @@ pub async fn search_finds_people_by_the_prefix_of_a_word<H: Harness>(world: Worl
         .await;
 }
 
-pub async fn people_are_returned_in_the_requested_order<H: Harness>(world: World<H>) {
+pub async fn people_are_returned_in_the_requested_order<H: Harness>(world: StoreUnderTest<H>) {
     sign_up(&world, "u1", Some("Alice")).await;
     sign_up(&world, "u2", None).await;
     world

@@ -7,7 +7,7 @@ use bluetick_core::{
 };
 
 use crate::NOW;
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 pub const PIN: PreferenceChange =
     PreferenceChange { muted: None, pinned: Some(true), archived: None, hides_reads: None };
@@ -22,7 +22,7 @@ pub fn behind(conversation: ConversationId, after: u64, head: u64) -> Behind {
     Behind { conversation, after: Seq::new(after), head: Seq::new(head), unacknowledged: false }
 }
 
-impl<H: Harness> World<H> {
+impl<H: Harness> StoreUnderTest<H> {
     pub async fn set_preferences(
         &self,
         conversation: ConversationId,

@@ -7,16 +7,16 @@ use bluetick_core::{
     ContentType, ConversationId, PreferenceChange, ReadState, ReceiptCounts, ReceiptKind, Seq, StoreError,
 };
 
-use crate::{Harness, World};
+use crate::{Harness, StoreUnderTest};
 
 /// A (delivered, read) pair.
-pub type Ticks = (u64, u64);
+pub type TickPair = (u64, u64);
 
-pub fn ticks(read_state: ReadState) -> Ticks {
+pub fn ticks(read_state: ReadState) -> TickPair {
     (read_state.delivered.get(), read_state.read.get())
 }
 
-impl<H: Harness> World<H> {
+impl<H: Harness> StoreUnderTest<H> {
     pub async fn apply_receipt(
         &self,
         conversation: ConversationId,
@@ -30,7 +30,7 @@ impl<H: Harness> World<H> {
 
     /// Acknowledges all messages up to `seq` for a device of `name`. Returns the resulting read
     /// state of `name`.
-    pub async fn delivered(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
+    pub async fn delivered(&self, id: ConversationId, name: &str, seq: u64) -> TickPair {
         ticks(
             self.apply_receipt(id, name, ReceiptKind::Delivered, seq)
                 .await
@@ -38,17 +38,17 @@ impl<H: Harness> World<H> {
         )
     }
 
-    pub async fn read(&self, id: ConversationId, name: &str, seq: u64) -> Ticks {
+    pub async fn read(&self, id: ConversationId, name: &str, seq: u64) -> TickPair {
         ticks(self.apply_receipt(id, name, ReceiptKind::Read, seq).await.expect("a member may send receipts"))
     }
 
     /// Returns the read state of `name` as `reader` sees it.
-    pub async fn status(&self, id: ConversationId, reader: &str, name: &str) -> Ticks {
+    pub async fn status(&self, id: ConversationId, reader: &str, name: &str) -> TickPair {
         *self.statuses(id, reader).await.get(self.user(name).as_str()).expect("they are members")
     }
 
     /// Returns the read states of all members as `reader` sees them, keyed by full user id.
-    pub async fn statuses(&self, id: ConversationId, reader: &str) -> BTreeMap<String, Ticks> {
+    pub async fn statuses(&self, id: ConversationId, reader: &str) -> BTreeMap<String, TickPair> {
         let statuses = self.store().statuses(id, &self.user(reader)).await.expect("a member may ask");
         assert!(statuses.members.is_sorted_by(|one, next| one.user < next.user), "sorted, each once");
         let pair = |status: bluetick_core::ports::MemberStatus| {
