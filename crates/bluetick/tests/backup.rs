@@ -7,8 +7,8 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use bluetick_testkit::checker::{ClientLog, Event, Histories, check};
-use bluetick_testkit::client::{Sender, Situation, epoch};
+use bluetick_testkit::checker::{ClientEvent, ClientLog, Histories, check};
+use bluetick_testkit::client::{MessageSender, Situation, epoch};
 use bluetick_testkit::http::{history, messages, request};
 use bluetick_testkit::process::Launcher;
 use bluetick_testkit::s3::{S3Kind, S3Server};
@@ -67,7 +67,7 @@ impl ClientLoad {
         announce.send_modify(|now| now.addresses = vec![address.to_owned()]);
         let mut senders = JoinSet::new();
         for (number, (user, token, conversations)) in people.iter().enumerate() {
-            let sender = Sender {
+            let sender = MessageSender {
                 // The name only determines the message ids. The token determines the user.
                 name: format!("{name}-{user}"),
                 token: token.clone(),
@@ -90,14 +90,19 @@ impl ClientLoad {
 fn tried_only(logs: &[ClientLog]) -> Vec<ClientLog> {
     let tried = |log: &ClientLog| ClientLog {
         sender: log.sender.clone(),
-        events: log.events.iter().filter(|event| matches!(event, Event::Attempted { .. })).cloned().collect(),
+        events: log
+            .events
+            .iter()
+            .filter(|event| matches!(event, ClientEvent::Attempted { .. }))
+            .cloned()
+            .collect(),
     };
     logs.iter().map(tried).collect()
 }
 
 fn acknowledged(logs: &[ClientLog]) -> usize {
     let of = |log: &ClientLog| {
-        log.events.iter().filter(|event| matches!(event, Event::Acknowledged { .. })).count()
+        log.events.iter().filter(|event| matches!(event, ClientEvent::Acknowledged { .. })).count()
     };
     logs.iter().map(of).sum()
 }

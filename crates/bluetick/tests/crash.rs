@@ -6,7 +6,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bluetick_testkit::checker::{Histories, check};
-use bluetick_testkit::client::{Sender, Situation};
+use bluetick_testkit::client::{MessageSender, Situation};
 use bluetick_testkit::http::{get_text, history, request};
 use bluetick_testkit::process::{Launcher, ServerProcess};
 use serde_json::{Value, json};
@@ -130,7 +130,7 @@ async fn traffic_under_kills(settings: &[(&str, &str)]) -> (tempfile::TempDir, S
         let peer = &names[(number + 1) % SENDERS];
         let direct = open(&server.address, &tokens[number], json!({"kind": "direct", "peer": peer})).await;
         conversations.push((number, direct.clone()));
-        let sender = Sender {
+        let sender = MessageSender {
             name: name.clone(),
             token: tokens[number].clone(),
             conversations: vec![group.clone(), direct],

@@ -9,7 +9,7 @@ use std::process::Command;
 use bluetick_store_cloud::rows::dynamo::{Connection, DynamoRows, DynamoSettings, tables};
 use bluetick_store_cloud::rows::{Item, Key, Only, Rows, RowsError, Table};
 use bluetick_testkit::dynamo::DynamoServer;
-use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
 
 async fn settings(prefix: &str) -> (&'static DynamoServer, DynamoSettings) {
     let server = DynamoServer::shared().await;
@@ -72,8 +72,13 @@ async fn two_who_make_the_tables_at_once_both_get_them() {
 async fn tables_are_made_through_what_goes_wrong() {
     let (server, settings) = settings("wrong_").await;
     let proxy = DynamoProxy::start(server.address(), 6).await;
-    let faults = [Fault::TableThrottled, Fault::ErrorBefore, Fault::ErrorAfter, Fault::CutAfter];
-    proxy.meet(faults.map(|fault| Rule::sometimes(10, fault)));
+    let faults = [
+        RequestFault::TableThrottled,
+        RequestFault::ErrorBefore,
+        RequestFault::ErrorAfter,
+        RequestFault::CutAfter,
+    ];
+    proxy.meet(faults.map(|fault| FaultRule::sometimes(10, fault)));
     let settings = DynamoSettings { endpoint: Some(proxy.endpoint()), ..settings };
     let connection = rows_common::connect(server, &settings).await;
     tables::create(&connection).await.unwrap();

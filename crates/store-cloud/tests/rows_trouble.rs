@@ -11,21 +11,21 @@ use std::time::{Duration, Instant};
 use bluetick_store_cloud::rows::dynamo::{DynamoRows, DynamoSettings, Operation};
 use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, SortRange, Table, Written};
 use bluetick_testkit::dynamo::{DynamoKeeps, DynamoServer};
-use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
 use futures_util::future::join_all;
 
 const SEED: u64 = 6;
 
 /// Everything that makes a difference to a writer.
-const FAULTS: [Fault; 8] = [
-    Fault::Slow(Duration::from_millis(30)),
-    Fault::TableThrottled,
-    Fault::AccountThrottled,
-    Fault::ErrorBefore,
-    Fault::ErrorAfter,
-    Fault::CutBefore,
-    Fault::CutAfter,
-    Fault::NoOldRow,
+const FAULTS: [RequestFault; 8] = [
+    RequestFault::Slow(Duration::from_millis(30)),
+    RequestFault::TableThrottled,
+    RequestFault::AccountThrottled,
+    RequestFault::ErrorBefore,
+    RequestFault::ErrorAfter,
+    RequestFault::CutBefore,
+    RequestFault::CutAfter,
+    RequestFault::NoOldRow,
 ];
 
 async fn behind_proxy(change: impl FnOnce(&mut DynamoSettings)) -> (DynamoProxy, DynamoRows) {
@@ -48,7 +48,7 @@ fn cell(chat: &str, seq: u64) -> Key {
 }
 
 /// Eight writers want the same twenty cells, each with a message of its own.
-async fn writers_race_for_cells(rules: impl IntoIterator<Item = Rule>, chat: &str) {
+async fn writers_race_for_cells(rules: impl IntoIterator<Item = FaultRule>, chat: &str) {
     let (proxy, rows) = behind_proxy(|_| {}).await;
     proxy.meet(rules);
     let message = |writer: u64, seq: u64| Item::new().text("content", format!("{writer} at {seq}"));
@@ -87,7 +87,7 @@ async fn writers_race_for_cells(rules: impl IntoIterator<Item = Rule>, chat: &st
 #[tokio::test]
 async fn one_writer_wins_each_cell_whatever_goes_wrong() {
     let race = async |index: usize| {
-        let rule = Rule::sometimes(30, FAULTS[index]).on("PutItem");
+        let rule = FaultRule::sometimes(30, FAULTS[index]).on("PutItem");
         writers_race_for_cells([rule], &format!("race-{index}")).await;
     };
     join_all((0..FAULTS.len()).map(race)).await;
@@ -95,11 +95,11 @@ async fn one_writer_wins_each_cell_whatever_goes_wrong() {
 
 #[tokio::test]
 async fn one_writer_wins_each_cell_when_everything_goes_wrong_at_once() {
-    writers_race_for_cells(FAULTS.map(|fault| Rule::sometimes(7, fault)), "race-all").await;
+    writers_race_for_cells(FAULTS.map(|fault| FaultRule::sometimes(7, fault)), "race-all").await;
 }
 
 /// Four writers move a version forward, and know for each step whose it is.
-async fn writers_step_versions(rules: impl IntoIterator<Item = Rule>, room: &str) {
+async fn writers_step_versions(rules: impl IntoIterator<Item = FaultRule>, room: &str) {
     let (proxy, rows) = behind_proxy(|_| {}).await;
     let key = Key::new(room);
     rows.put(Table::Rooms, &key, &Item::new().versioned(0), Only::IfAbsent).await.unwrap();
@@ -138,7 +138,7 @@ async fn writers_step_versions(rules: impl IntoIterator<Item = Rule>, room: &str
 #[tokio::test]
 async fn every_step_of_a_version_belongs_to_one_writer_whatever_goes_wrong() {
     let steps = async |index: usize| {
-        let rule = Rule::sometimes(20, FAULTS[index]).on("PutItem");
+        let rule = FaultRule::sometimes(20, FAULTS[index]).on("PutItem");
         writers_step_versions([rule], &format!("steps-{index}")).await;
     };
     join_all((0..FAULTS.len()).map(steps)).await;
@@ -147,7 +147,7 @@ async fn every_step_of_a_version_belongs_to_one_writer_whatever_goes_wrong() {
 #[tokio::test]
 async fn a_delete_whose_answer_was_lost_is_done() {
     let (proxy, rows) = behind_proxy(|_| {}).await;
-    for fault in [Fault::CutAfter, Fault::ErrorAfter, Fault::CutBefore] {
+    for fault in [RequestFault::CutAfter, RequestFault::ErrorAfter, RequestFault::CutBefore] {
         let delete = async |chat: u64| {
             let key = Key::text(format!("{fault:?}"), chat);
             let item = Item::new().versioned(3);
@@ -156,7 +156,7 @@ async fn a_delete_whose_answer_was_lost_is_done() {
             assert_eq!(written, Written::Done);
             assert_eq!(rows.get(Table::PendingDeliveries, &key).await.unwrap(), None);
         };
-        proxy.meet([Rule::sometimes(50, fault).on("DeleteItem")]);
+        proxy.meet([FaultRule::sometimes(50, fault).on("DeleteItem")]);
         join_all((0..10).map(delete)).await;
     }
     assert!(proxy.faults() > 0, "nothing went wrong");
@@ -165,7 +165,7 @@ async fn a_delete_whose_answer_was_lost_is_done() {
 #[tokio::test]
 async fn an_engine_that_does_not_say_what_is_there_is_asked_for_it() {
     let (proxy, rows) = behind_proxy(|_| {}).await;
-    proxy.meet([Rule::always(Fault::NoOldRow)]);
+    proxy.meet([FaultRule::always(RequestFault::NoOldRow)]);
     let (key, there) = (Key::new("unsaid"), Item::new().text("title", "Tea").versioned(4));
     rows.put(Table::Rooms, &key, &there, Only::IfAbsent).await.unwrap();
     let refused = Written::Refused(Some(there));
@@ -178,7 +178,7 @@ async fn an_engine_that_does_not_say_what_is_there_is_asked_for_it() {
 #[tokio::test]
 async fn more_requests_than_may_be_under_way_wait_for_their_turn() {
     let (proxy, rows) = behind_proxy(|settings| settings.requests_at_once = 2).await;
-    proxy.meet([Rule::always(Fault::Slow(Duration::from_millis(20)))]);
+    proxy.meet([FaultRule::always(RequestFault::Slow(Duration::from_millis(20)))]);
     let get = async |seq| rows.get(Table::Messages, &cell("turns", seq)).await;
     assert!(join_all((0..60).map(get)).await.into_iter().all(|found| found.unwrap().is_none()));
     // Now and then a connection is made because the last one is not quite free.
@@ -188,7 +188,7 @@ async fn more_requests_than_may_be_under_way_wait_for_their_turn() {
 #[tokio::test]
 async fn an_answer_that_never_comes_is_asked_for_again() {
     let (proxy, rows) = behind_proxy(|settings| settings.attempt_timeout_ms = 500).await;
-    proxy.meet([Rule::sometimes(50, Fault::SilenceAfter).on("PutItem")]);
+    proxy.meet([FaultRule::sometimes(50, RequestFault::SilenceAfter).on("PutItem")]);
     let put = async |seq| {
         rows.put(Table::Messages, &cell("silence", seq), &Item::new().count("own", seq), Only::IfAbsent).await
     };
@@ -201,22 +201,22 @@ async fn an_answer_that_never_comes_is_asked_for_again() {
 #[tokio::test]
 async fn retries_stop_at_the_deadline_and_say_why() {
     let expected = [
-        (Fault::TableThrottled, "it throttles"),
-        (Fault::AccountThrottled, "it throttles"),
-        (Fault::ErrorBefore, "an error of its own"),
-        (Fault::CutBefore, "connection"),
-        (Fault::SilenceAfter, "too slowly"),
+        (RequestFault::TableThrottled, "it throttles"),
+        (RequestFault::AccountThrottled, "it throttles"),
+        (RequestFault::ErrorBefore, "an error of its own"),
+        (RequestFault::CutBefore, "connection"),
+        (RequestFault::SilenceAfter, "too slowly"),
     ];
     join_all(expected.map(|(fault, why)| put_in_vain(fault, why))).await;
 }
 
-async fn put_in_vain(fault: Fault, why: &str) {
+async fn put_in_vain(fault: RequestFault, why: &str) {
     let (proxy, rows) = behind_proxy(|settings| {
         settings.deadline_ms = 2000;
         settings.attempt_timeout_ms = 500;
     })
     .await;
-    proxy.meet([Rule::always(fault)]);
+    proxy.meet([FaultRule::always(fault)]);
     let before = rows.counters();
     let item = Item::new().text("content", "nobody's business");
     let start = Instant::now();
@@ -235,7 +235,7 @@ async fn put_in_vain(fault: Fault, why: &str) {
 #[tokio::test]
 async fn reads_and_batches_come_through_what_goes_wrong() {
     let (proxy, rows) = behind_proxy(|_| {}).await;
-    proxy.meet(FAULTS.map(|fault| Rule::sometimes(5, fault)));
+    proxy.meet(FAULTS.map(|fault| FaultRule::sometimes(5, fault)));
     for round in 0..5 {
         let chat = format!("batch-{round}");
         let item = |seq: u64| Item::new().count("own", seq);
@@ -262,7 +262,7 @@ async fn reads_and_batches_come_through_what_goes_wrong() {
 #[tokio::test]
 async fn what_a_batch_left_over_is_asked_for_again() {
     let (proxy, rows) = behind_proxy(|_| {}).await;
-    proxy.meet([Rule::always(Fault::HalfOfBatch)]);
+    proxy.meet([FaultRule::always(RequestFault::HalfOfBatch)]);
     let key = |seq: u64| (Table::Messages, cell("left over", seq));
     let item = |seq: u64| Item::new().count("own", seq);
     rows.put_all((0..60).map(|seq| (key(seq).0, key(seq).1, item(seq))).collect()).await.unwrap();

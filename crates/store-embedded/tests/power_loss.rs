@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use bluetick_core::ports::Store;
 use bluetick_store_embedded::disk::{Disk, Faults};
 use bluetick_store_embedded::{EmbeddedStore, StoreParts};
-use bluetick_testkit::checker::{Checked, ClientLog, Event, Histories, Stored, Violation, check};
+use bluetick_testkit::checker::{
+    Checked, ClientEvent, ClientLog, Histories, HistoryMessage, Violation, check,
+};
 use common::{copy_of, direct, send, small, texts};
 use tempfile::TempDir;
 
@@ -43,13 +45,13 @@ async fn sender(
     sent: Arc<AtomicU64>,
 ) -> ClientLog {
     let id = bluetick_core::ConversationId::direct(&common::user(&log.sender), &common::user("hub"));
-    log.events.push(Event::Connected);
-    let acknowledged = |event: &Event| matches!(event, Event::Acknowledged { .. });
+    log.events.push(ClientEvent::Connected);
+    let acknowledged = |event: &ClientEvent| matches!(event, ClientEvent::Acknowledged { .. });
     let mut number = log.events.iter().filter(|event| acknowledged(event)).count();
     while !over.load(Ordering::SeqCst) {
         let text = format!("{}-{number}", log.sender);
         let conversation = log.sender.clone();
-        log.events.push(Event::Attempted {
+        log.events.push(ClientEvent::Attempted {
             conversation: conversation.clone(),
             message_id: text.clone(),
             content: text.clone(),
@@ -60,7 +62,7 @@ async fn sender(
             break;
         }
         let seq = seq.get();
-        log.events.push(Event::Acknowledged { conversation, message_id: text, seq, duplicate: false });
+        log.events.push(ClientEvent::Acknowledged { conversation, message_id: text, seq, duplicate: false });
         number += 1;
         sent.fetch_add(1, Ordering::SeqCst);
     }
@@ -103,13 +105,14 @@ async fn lives_and_deaths(plant: PlantedFault) -> Result<Checked, Vec<Violation>
     let mut histories = Histories::new();
     for log in &logs {
         let id = bluetick_core::ConversationId::direct(&common::user(&log.sender), &common::user("hub"));
-        let stored = texts(store.as_ref(), id, "hub").await.into_iter().zip(1..).map(|(text, seq)| Stored {
-            seq,
-            sender: log.sender.clone(),
-            message_id: text.clone(),
-            content: text,
-            system: false,
-        });
+        let stored =
+            texts(store.as_ref(), id, "hub").await.into_iter().zip(1..).map(|(text, seq)| HistoryMessage {
+                seq,
+                sender: log.sender.clone(),
+                message_id: text.clone(),
+                content: text,
+                system: false,
+            });
         histories.insert(log.sender.clone(), stored.collect());
     }
     check(&logs, &histories)

@@ -11,11 +11,11 @@ use std::fmt;
 #[derive(Clone, Debug, Default)]
 pub struct ClientLog {
     pub sender: String,
-    pub events: Vec<Event>,
+    pub events: Vec<ClientEvent>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum ClientEvent {
     Connected,
     Attempted {
         conversation: String,
@@ -44,7 +44,7 @@ pub enum Event {
 
 /// A message as a history page shows it.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct HistoryMessage {
     pub seq: u64,
     pub sender: String,
     pub message_id: String,
@@ -54,7 +54,7 @@ pub struct Stored {
 }
 
 /// The complete history of every conversation.
-pub type Histories = BTreeMap<String, Vec<Stored>>;
+pub type Histories = BTreeMap<String, Vec<HistoryMessage>>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
@@ -132,7 +132,7 @@ pub fn check(logs: &[ClientLog], histories: &Histories) -> Result<Checked, Vec<V
     let mut attempted: HashMap<(&str, &str, &str), &str> = HashMap::new();
     for log in logs {
         for event in &log.events {
-            if let Event::Attempted { conversation, message_id, content } = event {
+            if let ClientEvent::Attempted { conversation, message_id, content } = event {
                 attempted.insert((conversation, &log.sender, message_id), content);
             }
         }
@@ -184,7 +184,7 @@ fn acknowledgements(
     violations: &mut Vec<Violation>,
 ) {
     for event in &log.events {
-        let Event::Acknowledged { conversation, message_id, seq, .. } = event else { continue };
+        let ClientEvent::Acknowledged { conversation, message_id, seq, .. } = event else { continue };
         checked.acknowledged += 1;
         let (conversation, message_id) = (conversation.clone(), message_id.clone());
         match places.get(&(conversation.as_str(), log.sender.as_str(), message_id.as_str())) {
@@ -215,7 +215,7 @@ fn prefixes(
         let mut last = 0;
         let mut missing: Option<&str> = None;
         for event in &log.events {
-            let Event::Attempted { conversation: where_to, message_id, .. } = event else { continue };
+            let ClientEvent::Attempted { conversation: where_to, message_id, .. } = event else { continue };
             if where_to != conversation || !seen.insert(message_id) {
                 continue;
             }
@@ -250,13 +250,13 @@ fn pushes(log: &ClientLog, histories: &Histories, checked: &mut Checked, violati
     let mut last: HashMap<&str, u64> = HashMap::new();
     for event in &log.events {
         let (conversation, seq) = match event {
-            Event::Connected => {
+            ClientEvent::Connected => {
                 checked.connections += 1;
                 last.clear();
                 continue;
             }
-            Event::Acknowledged { conversation, seq, duplicate: false, .. } => (conversation, *seq),
-            Event::Received { conversation, seq, sender, content } => {
+            ClientEvent::Acknowledged { conversation, seq, duplicate: false, .. } => (conversation, *seq),
+            ClientEvent::Received { conversation, seq, sender, content } => {
                 checked.received += 1;
                 let stored =
                     histories.get(conversation).and_then(|all| all.get(usize::try_from(*seq).ok()? - 1));
@@ -269,11 +269,11 @@ fn pushes(log: &ClientLog, histories: &Histories, checked: &mut Checked, violati
                 }
                 (conversation, *seq)
             }
-            Event::LeftOut { conversation, up_to } => {
+            ClientEvent::LeftOut { conversation, up_to } => {
                 last.insert(conversation, *up_to);
                 continue;
             }
-            Event::Attempted { .. } | Event::Acknowledged { .. } => continue,
+            ClientEvent::Attempted { .. } | ClientEvent::Acknowledged { .. } => continue,
         };
         let before = last.insert(conversation, seq);
         if let Some(after) = before.filter(|after| *after + 1 != seq) {

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use crate::checker::{ClientLog, Event};
+use crate::checker::{ClientEvent, ClientLog};
 
 pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
@@ -73,7 +73,7 @@ pub async fn stopped(situation: &mut watch::Receiver<Situation>) {
 }
 
 /// A sender of numbered messages to several conversations in turn.
-pub struct Sender {
+pub struct MessageSender {
     pub name: String,
     pub token: String,
     pub conversations: Vec<String>,
@@ -87,7 +87,7 @@ struct Attempt {
     content: String,
 }
 
-impl Sender {
+impl MessageSender {
     /// Sends until `stop` is set and returns the log. On a new connection it first resends
     /// unacknowledged messages.
     pub async fn run(self, mut situation: watch::Receiver<Situation>) -> ClientLog {
@@ -111,7 +111,7 @@ impl Sender {
                 let _ = tokio::time::timeout(Duration::from_millis(20), situation.changed()).await;
                 continue;
             };
-            log.events.push(Event::Connected);
+            log.events.push(ClientEvent::Connected);
             missed.iter().for_each(|frame| hear(frame, &mut log, &mut unacknowledged, &mut positions));
             let mut resend = unacknowledged.len();
             loop {
@@ -125,7 +125,7 @@ impl Sender {
                         if resend > 0 { unacknowledged.len() - resend } else { unacknowledged.len() - 1 };
                     resend = resend.saturating_sub(1);
                     let attempt = &unacknowledged[index];
-                    log.events.push(Event::Attempted {
+                    log.events.push(ClientEvent::Attempted {
                         conversation: attempt.conversation.clone(),
                         message_id: attempt.message_id.clone(),
                         content: attempt.content.clone(),
@@ -175,18 +175,18 @@ fn hear(
             if !duplicate {
                 positions.insert(conversation.clone(), seq);
             }
-            log.events.push(Event::Acknowledged { conversation, message_id, seq, duplicate });
+            log.events.push(ClientEvent::Acknowledged { conversation, message_id, seq, duplicate });
         }
         Some("message") => {
             let (conversation, seq) = (text("conversation_id"), number("seq"));
             positions.insert(conversation.clone(), seq);
             let (sender, content) = (text("sender_id"), text("content"));
-            log.events.push(Event::Received { conversation, seq, sender, content });
+            log.events.push(ClientEvent::Received { conversation, seq, sender, content });
         }
         Some("backlog") => {
             let (conversation, up_to) = (text("conversation_id"), number("head_seq"));
             positions.insert(conversation.clone(), up_to);
-            log.events.push(Event::LeftOut { conversation, up_to });
+            log.events.push(ClientEvent::LeftOut { conversation, up_to });
         }
         Some("error") => panic!("a good client was refused: {frame}"),
         _ => {}

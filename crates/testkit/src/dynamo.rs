@@ -21,12 +21,12 @@ pub enum DynamoKeeps {
 /// ends in any way.
 pub struct DynamoServer {
     keeps: DynamoKeeps,
-    running: Option<Running>,
+    running: Option<DynamoProcess>,
     port: u16,
     directory: TempDir,
 }
 
-struct Running {
+struct DynamoProcess {
     guard: Child,
     /// The guard kills the server when this end is closed.
     leash: ChildStdin,
@@ -142,7 +142,7 @@ impl DynamoServer {
         let mut server_id = String::new();
         BufReader::new(guard.stdout.take().unwrap()).read_line(&mut server_id).unwrap();
         let server_id = server_id.trim().parse().unwrap();
-        let mut running = Running { guard, leash, server_id };
+        let mut running = DynamoProcess { guard, leash, server_id };
         let start = Instant::now();
         while start.elapsed() < DEADLINE {
             if running.guard.try_wait().unwrap().is_some() {

@@ -13,7 +13,7 @@ use crate::dice::Dice;
 
 /// What happens to a request instead of a normal answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RequestFault {
     /// The request is forwarded after this delay.
     Slow(Duration),
     /// Refused with table throttling; the server never sees the request.
@@ -38,23 +38,23 @@ pub enum Fault {
 
 /// A fault, the requests it applies to, and its probability.
 #[derive(Clone, Debug)]
-pub struct Rule {
-    fault: Fault,
+pub struct FaultRule {
+    fault: RequestFault,
     /// The operation, such as `PutItem`; `None` for all.
     operation: Option<&'static str>,
     percent: u64,
 }
 
-impl Rule {
-    pub fn always(fault: Fault) -> Rule {
-        Rule { fault, operation: None, percent: 100 }
+impl FaultRule {
+    pub fn always(fault: RequestFault) -> FaultRule {
+        FaultRule { fault, operation: None, percent: 100 }
     }
 
-    pub fn sometimes(percent: u64, fault: Fault) -> Rule {
-        Rule { fault, operation: None, percent }
+    pub fn sometimes(percent: u64, fault: RequestFault) -> FaultRule {
+        FaultRule { fault, operation: None, percent }
     }
 
-    pub fn on(mut self, operation: &'static str) -> Rule {
+    pub fn on(mut self, operation: &'static str) -> FaultRule {
         self.operation = Some(operation);
         self
     }
@@ -63,17 +63,17 @@ impl Rule {
 /// The proxy, on a free loopback port. It stops when it is dropped.
 pub struct DynamoProxy {
     address: String,
-    shared: Arc<Shared>,
+    shared: Arc<DynamoProxyState>,
     task: AbortHandle,
 }
 
-struct Shared {
+struct DynamoProxyState {
     upstream: String,
     steering: Mutex<FaultControl>,
 }
 
 struct FaultControl {
-    rules: Vec<Rule>,
+    rules: Vec<FaultRule>,
     dice: Dice,
     connections: u64,
     requests: u64,
@@ -87,7 +87,7 @@ impl DynamoProxy {
         let address = listener.local_addr().unwrap().to_string();
         let steering =
             FaultControl { rules: Vec::new(), dice: Dice::new(seed), connections: 0, requests: 0, faults: 0 };
-        let shared = Arc::new(Shared { upstream, steering: Mutex::new(steering) });
+        let shared = Arc::new(DynamoProxyState { upstream, steering: Mutex::new(steering) });
         let task = tokio::spawn(accept(listener, shared.clone())).abort_handle();
         DynamoProxy { address, shared, task }
     }
@@ -97,7 +97,7 @@ impl DynamoProxy {
     }
 
     /// Replaces the rules. The first rule that applies and whose chance comes up decides.
-    pub fn meet(&self, rules: impl IntoIterator<Item = Rule>) {
+    pub fn meet(&self, rules: impl IntoIterator<Item = FaultRule>) {
         self.shared.steering().rules = rules.into_iter().collect();
     }
 
@@ -127,23 +127,23 @@ impl Drop for DynamoProxy {
     }
 }
 
-impl Shared {
+impl DynamoProxyState {
     fn steering(&self) -> MutexGuard<'_, FaultControl> {
         self.steering.lock().unwrap()
     }
 
-    fn decide(&self, operation: &str) -> Option<Fault> {
+    fn decide(&self, operation: &str) -> Option<RequestFault> {
         let mut steering = self.steering();
         let FaultControl { rules, dice, requests, faults, .. } = &mut *steering;
         *requests += 1;
-        let concerns = |rule: &&Rule| rule.operation.is_none_or(|wanted| wanted == operation);
+        let concerns = |rule: &&FaultRule| rule.operation.is_none_or(|wanted| wanted == operation);
         let fault = rules.iter().filter(concerns).find(|rule| dice.below(100) < rule.percent)?.fault;
         *faults += 1;
         Some(fault)
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<DynamoProxyState>) {
     // Dropping the set with this task ends the connections.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -158,39 +158,39 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// An HTTP/1.1 message with its complete body.
-struct Message {
+struct HttpMessage {
     first_line: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
 }
 
-async fn serve(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
+async fn serve(client: TcpStream, shared: &DynamoProxyState) -> std::io::Result<()> {
     client.set_nodelay(true)?;
     let mut client = BufReader::new(client);
     let mut server = None;
-    while let Some(mut request) = Message::read(&mut client).await? {
+    while let Some(mut request) = HttpMessage::read(&mut client).await? {
         let target = request.header("x-amz-target").unwrap_or_default();
         let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
         let fault = shared.decide(&operation);
         let mut left_over = None;
         match fault {
-            Some(Fault::TableThrottled) => {
+            Some(RequestFault::TableThrottled) => {
                 refuse(&mut client, "400 Bad Request", "ProvisionedThroughputExceededException").await?;
                 continue;
             }
-            Some(Fault::AccountThrottled) => {
+            Some(RequestFault::AccountThrottled) => {
                 refuse(&mut client, "400 Bad Request", "ThrottlingException").await?;
                 continue;
             }
-            Some(Fault::ErrorBefore) => {
+            Some(RequestFault::ErrorBefore) => {
                 refuse(&mut client, "500 Internal Server Error", "InternalServerError").await?;
                 continue;
             }
-            Some(Fault::CutBefore) => return Ok(()),
-            Some(Fault::Slow(delay)) => tokio::time::sleep(delay).await,
-            Some(Fault::NoOldRow) => request.forget_old_row(),
-            Some(Fault::HalfOfBatch) => left_over = request.halve(),
-            Some(Fault::ErrorAfter | Fault::CutAfter | Fault::SilenceAfter) | None => {}
+            Some(RequestFault::CutBefore) => return Ok(()),
+            Some(RequestFault::Slow(delay)) => tokio::time::sleep(delay).await,
+            Some(RequestFault::NoOldRow) => request.forget_old_row(),
+            Some(RequestFault::HalfOfBatch) => left_over = request.halve(),
+            Some(RequestFault::ErrorAfter | RequestFault::CutAfter | RequestFault::SilenceAfter) | None => {}
         }
         let mut answer = match &mut server {
             Some(server) => pass_on(&request, server).await,
@@ -201,11 +201,11 @@ async fn serve(client: TcpStream, shared: &Shared) -> std::io::Result<()> {
             }
         }?;
         match fault {
-            Some(Fault::ErrorAfter) => {
+            Some(RequestFault::ErrorAfter) => {
                 refuse(&mut client, "500 Internal Server Error", "InternalServerError").await?;
             }
-            Some(Fault::CutAfter) => return Ok(()),
-            Some(Fault::SilenceAfter) => {
+            Some(RequestFault::CutAfter) => return Ok(()),
+            Some(RequestFault::SilenceAfter) => {
                 // Wait until the client gives up.
                 client.read_to_end(&mut Vec::new()).await?;
                 return Ok(());
@@ -225,13 +225,13 @@ fn left_over_name(operation: &str) -> &'static str {
     if operation == "BatchGetItem" { "Keys" } else { "Items" }
 }
 
-async fn pass_on(request: &Message, server: &mut BufReader<TcpStream>) -> std::io::Result<Message> {
+async fn pass_on(request: &HttpMessage, server: &mut BufReader<TcpStream>) -> std::io::Result<HttpMessage> {
     request.write(server.get_mut()).await?;
-    Message::read(server).await?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
+    HttpMessage::read(server).await?.ok_or_else(|| std::io::ErrorKind::UnexpectedEof.into())
 }
 
 async fn refuse(client: &mut BufReader<TcpStream>, status: &str, error: &str) -> std::io::Result<()> {
-    let answer = Message {
+    let answer = HttpMessage {
         first_line: format!("HTTP/1.1 {status}"),
         headers: vec![("content-type".to_owned(), "application/x-amz-json-1.0".to_owned())],
         body: format!(r#"{{"__type":"com.amazonaws.dynamodb.v20120810#{error}","message":"by the proxy"}}"#)
@@ -240,9 +240,9 @@ async fn refuse(client: &mut BufReader<TcpStream>, status: &str, error: &str) ->
     answer.write(client.get_mut()).await
 }
 
-impl Message {
+impl HttpMessage {
     /// Reads a message. Returns `None` at the end of the connection.
-    async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Message>> {
+    async fn read(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<HttpMessage>> {
         let mut first_line = String::new();
         if stream.read_line(&mut first_line).await? == 0 {
             return Ok(None);
@@ -256,7 +256,8 @@ impl Message {
                 None => break,
             }
         }
-        let mut message = Message { first_line: first_line.trim_end().to_owned(), headers, body: Vec::new() };
+        let mut message =
+            HttpMessage { first_line: first_line.trim_end().to_owned(), headers, body: Vec::new() };
         if message.header("transfer-encoding") == Some("chunked") {
             message.body = read_chunks(stream).await?;
         } else if let Some(length) = message.header("content-length").and_then(|length| length.parse().ok()) {

@@ -11,14 +11,14 @@ use crate::client::Situation;
 use crate::http::get_text;
 use crate::process::{Launcher, ServerProcess};
 
-pub struct Fleet {
-    nodes: Vec<Node>,
+pub struct FleetProcesses {
+    nodes: Vec<NodeProcess>,
     announce: watch::Sender<Situation>,
     /// Deleted with the fleet.
     _directories: Vec<TempDir>,
 }
 
-struct Node {
+struct NodeProcess {
     launcher: Launcher,
     process: Option<ServerProcess>,
 }
@@ -26,16 +26,16 @@ struct Node {
 /// Number of log lines per node that a failed test prints.
 const LAST_WORDS: usize = 40;
 
-impl Fleet {
+impl FleetProcesses {
     /// Starts `count` nodes. `launcher` gets the number and the directory of each node.
-    pub async fn start(count: usize, launcher: impl Fn(usize, &Path) -> Launcher) -> Fleet {
+    pub async fn start(count: usize, launcher: impl Fn(usize, &Path) -> Launcher) -> FleetProcesses {
         let directories: Vec<TempDir> = (0..count).map(|_| tempfile::tempdir().unwrap()).collect();
-        let nodes = directories
-            .iter()
-            .enumerate()
-            .map(|(number, directory)| Node { launcher: launcher(number, directory.path()), process: None });
+        let nodes = directories.iter().enumerate().map(|(number, directory)| NodeProcess {
+            launcher: launcher(number, directory.path()),
+            process: None,
+        });
         let (announce, _) = watch::channel(Situation::default());
-        let mut fleet = Fleet { nodes: nodes.collect(), announce, _directories: directories };
+        let mut fleet = FleetProcesses { nodes: nodes.collect(), announce, _directories: directories };
         for number in 0..count {
             fleet.start_again(number).await;
         }
@@ -100,7 +100,7 @@ impl Fleet {
         self.tell();
     }
 
-    /// Stops the process with SIGSTOP; [`Fleet::resume`] continues it.
+    /// Stops the process with SIGSTOP; [`FleetProcesses::resume`] continues it.
     pub fn pause(&self, number: usize) {
         signal(self.process(number).id(), "STOP");
     }
@@ -142,14 +142,15 @@ impl Fleet {
     /// Returns log lines that must never occur, whatever faults were injected: panics and errors.
     pub fn complaints(&self) -> Vec<String> {
         let is_one = |line: &&str| line.contains("panicked") || line.contains(r#""level":"ERROR""#);
-        let of =
-            |node: &Node| node.launcher.log().lines().filter(is_one).map(str::to_owned).collect::<Vec<_>>();
+        let of = |node: &NodeProcess| {
+            node.launcher.log().lines().filter(is_one).map(str::to_owned).collect::<Vec<_>>()
+        };
         self.nodes.iter().flat_map(of).collect()
     }
 }
 
 /// Prints the last log lines of all nodes if the test failed.
-impl Drop for Fleet {
+impl Drop for FleetProcesses {
     fn drop(&mut self) {
         if std::thread::panicking() {
             for (number, node) in self.nodes.iter().enumerate() {

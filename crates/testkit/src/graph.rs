@@ -11,12 +11,12 @@ pub struct Graph {
 }
 
 pub struct Panel {
-    pub lines: Vec<Line>,
+    pub lines: Vec<GraphLine>,
     /// Minimum upper end of the scale, so that noise near zero stays small.
     pub least_top: f64,
 }
 
-pub struct Line {
+pub struct GraphLine {
     pub name: String,
     pub colour: &'static str,
     /// (second, value).
@@ -136,7 +136,8 @@ mod tests {
     #[test]
     fn graph_of_an_hour_has_few_points_and_minute_labels() {
         let points: Vec<(f64, f64)> = (0..3_600).map(|second| (f64::from(second), 3.0)).collect();
-        let line = |name: &str| Line { name: name.to_owned(), colour: "#000000", points: points.clone() };
+        let line =
+            |name: &str| GraphLine { name: name.to_owned(), colour: "#000000", points: points.clone() };
         let panel = Panel { lines: vec![line("median"), line("slowest")], least_top: 1.0 };
         let svg = Graph { seconds: 3_600.0, panels: vec![panel], bands: Vec::new() }.svg();
         assert_eq!(svg.matches("<polyline").count(), 2);

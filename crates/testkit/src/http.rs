@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::checker::Stored;
+use crate::checker::HistoryMessage;
 
 /// How long `request_until_answered` retries. It is longer than a running server is unavailable.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ pub async fn get_text(address: &str, path: &str) -> std::io::Result<String> {
 }
 
 /// Reads a whole conversation, paging with `after_seq`.
-pub async fn history(address: &str, token: &str, conversation: &str) -> Vec<Stored> {
+pub async fn history(address: &str, token: &str, conversation: &str) -> Vec<HistoryMessage> {
     messages(address, token, conversation).await.iter().map(stored).collect()
 }
 
@@ -88,9 +88,9 @@ pub async fn messages(address: &str, token: &str, conversation: &str) -> Vec<Val
     }
 }
 
-fn stored(message: &Value) -> Stored {
+fn stored(message: &Value) -> HistoryMessage {
     let text = |field: &str| message[field].as_str().unwrap().to_owned();
-    Stored {
+    HistoryMessage {
         seq: message["seq"].as_u64().unwrap(),
         sender: text("sender_id"),
         message_id: text("message_id"),

@@ -6,37 +6,37 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::checker::Stored;
-use crate::device::{ReadState, Record, Seen, Step};
+use crate::checker::HistoryMessage;
+use crate::device::{DeviceRecord, MembershipStep, ReadState, ReceivedMessage};
 use crate::names::{ConversationName, Membership, UserName};
 
 /// The complete history of a conversation and its members.
 #[derive(Clone, Debug)]
-pub struct Thread {
-    pub messages: Vec<Seen>,
+pub struct ConversationHistory {
+    pub messages: Vec<ReceivedMessage>,
     /// `received_at` of the newest message that is not a void; `None` if there is none.
     pub last_at: Option<i64>,
     /// The final members, with the first seq visible to each.
     pub members: BTreeMap<UserName, u64>,
 }
 
-impl Thread {
+impl ConversationHistory {
     /// `founders` are members before the first message. All other changes follow from notices.
     /// Returns `None` if a message is malformed.
-    pub fn new(founders: &[UserName], messages: &[Value]) -> Option<Thread> {
-        let seen: Option<Vec<Seen>> = messages.iter().map(Seen::from_json).collect();
+    pub fn new(founders: &[UserName], messages: &[Value]) -> Option<ConversationHistory> {
+        let seen: Option<Vec<ReceivedMessage>> = messages.iter().map(ReceivedMessage::from_json).collect();
         let seen = seen?;
         let mut members: BTreeMap<UserName, u64> = founders.iter().map(|user| (user.clone(), 1)).collect();
         for message in &seen {
             match message.step() {
-                Some(Step::Joined(user)) => members.insert(user, message.seq),
-                Some(Step::Left(user)) => members.remove(&user),
+                Some(MembershipStep::Joined(user)) => members.insert(user, message.seq),
+                Some(MembershipStep::Left(user)) => members.remove(&user),
                 None => None,
             };
         }
         let last = messages.iter().rev().find(|message| message["content_type"] != "void");
         let last_at = last.and_then(|message| message["received_at"].as_i64());
-        Some(Thread { messages: seen, last_at, members })
+        Some(ConversationHistory { messages: seen, last_at, members })
     }
 
     pub fn head(&self) -> u64 {
@@ -44,21 +44,22 @@ impl Thread {
     }
 
     /// Returns the messages visible to a member; `None` if the user is not a member.
-    pub fn visible_to(&self, user: &UserName) -> Option<&[Seen]> {
+    pub fn visible_to(&self, user: &UserName) -> Option<&[ReceivedMessage]> {
         let first = *self.members.get(user)?;
         Some(&self.messages[(first - 1).min(self.messages.len() as u64) as usize..])
     }
 
     /// Counts the visible messages of others above `read`, without notices and voids.
     pub fn unread(&self, user: &UserName, read: u64) -> u64 {
-        let counts = |message: &&Seen| message.seq > read && message.sender != *user && message.is_said();
+        let counts =
+            |message: &&ReceivedMessage| message.seq > read && message.sender != *user && message.is_said();
         self.visible_to(user).unwrap_or_default().iter().filter(counts).count() as u64
     }
 
     /// Returns the highest seq of a message that the user sent since it last joined; 0 if there is
     /// none.
     pub fn last_own(&self, user: &UserName) -> u64 {
-        let own = |message: &&Seen| message.sender == *user && message.is_said();
+        let own = |message: &&ReceivedMessage| message.sender == *user && message.is_said();
         self.visible_to(user).unwrap_or_default().iter().rev().find(own).map_or(0, |message| message.seq)
     }
 
@@ -93,8 +94,8 @@ impl Thread {
         lowest.unwrap_or_default()
     }
 
-    pub fn stored(&self) -> Vec<Stored> {
-        self.messages.iter().map(Stored::from).collect()
+    pub fn stored(&self) -> Vec<HistoryMessage> {
+        self.messages.iter().map(HistoryMessage::from).collect()
     }
 }
 
@@ -143,13 +144,13 @@ impl Bounds {
 
 /// The claims and received read states of all devices, merged.
 #[derive(Clone, Debug, Default)]
-pub struct Claims {
+pub struct ClaimedReadStates {
     claims: BTreeMap<Membership, ReadState>,
     told: BTreeMap<Membership, ReadState>,
 }
 
-impl Claims {
-    pub fn add(&mut self, user: &UserName, record: &Record) {
+impl ClaimedReadStates {
+    pub fn add(&mut self, user: &UserName, record: &DeviceRecord) {
         for (conversation, claim) in &record.claims {
             let most = self.claims.entry((conversation.clone(), user.clone())).or_default();
             *most = most.max(*claim);
@@ -171,7 +172,7 @@ impl Claims {
         &self,
         conversation: &ConversationName,
         user: &UserName,
-        thread: &Thread,
+        thread: &ConversationHistory,
         steady: bool,
     ) -> Bounds {
         let seat = (conversation.clone(), user.clone());

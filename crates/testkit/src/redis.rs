@@ -25,7 +25,7 @@ pub use tls::RedisWithTls;
 /// process ends in any way.
 pub struct RedisServer {
     options: RedisOptions,
-    running: Option<Running>,
+    running: Option<RedisProcess>,
     port: u16,
     directory: TempDir,
 }
@@ -43,7 +43,7 @@ pub struct RedisOptions {
 
 /// A shell that runs the server as its child. It kills the server when the other end of its
 /// standard input is closed.
-struct Running {
+struct RedisProcess {
     shell: Child,
     _leash: ChildStdin,
     server: u32,
@@ -52,7 +52,7 @@ struct Running {
 /// Time limit for starting a server and for reaching an expected state. If it is too short, tests
 /// fail on a slow machine.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// The shell script of [`Running`]. It prints the process id of the server.
+/// The shell script of [`RedisProcess`]. It prints the process id of the server.
 const LEASH: &str =
     "exec 3<&0; \"$@\" </dev/null >>log 2>&1 & echo $!; read -r _ <&3; kill -9 $! 2>/dev/null; wait";
 
@@ -171,7 +171,7 @@ impl RedisServer {
         let leash = shell.stdin.take().unwrap();
         let mut line = String::new();
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let running = Running { shell, _leash: leash, server: line.trim().parse().unwrap() };
+        let running = RedisProcess { shell, _leash: leash, server: line.trim().parse().unwrap() };
         let start = Instant::now();
         while start.elapsed() < DEADLINE && running.is_alive() {
             // Compare the process id, since another process could answer on this port.
@@ -207,7 +207,7 @@ impl RedisServer {
     }
 }
 
-impl Running {
+impl RedisProcess {
     fn is_alive(&self) -> bool {
         std::fs::read_to_string(format!("/proc/{}/stat", self.server))
             .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z'))

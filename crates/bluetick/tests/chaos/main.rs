@@ -21,9 +21,9 @@ use std::path::Path;
 
 use bluetick_testkit::client::Situation;
 use bluetick_testkit::crowd::{
-    ADMIN_KEY, Change, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+    ADMIN_KEY, ChurningMember, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
 };
-use bluetick_testkit::device::{Device, Happened};
+use bluetick_testkit::device::{Device, DeviceCounts};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::process::{Launcher, ServerProcess};
 use kills::inject;
@@ -77,7 +77,7 @@ async fn chaos_on_one_server_leaves_every_device_complete_and_in_order() {
     let (announce, situation) = watch::channel(Situation::default());
     let devices = scene.devices(&sizes, &mut dice);
     let storm: Vec<_> = devices.into_iter().map(|device| device.storm(situation.clone())).collect();
-    let changes = comings_and_goings(Change::all(&scene), dice.fork(), situation.clone());
+    let changes = comings_and_goings(ChurningMember::all(&scene), dice.fork(), situation.clone());
     let mut people = dice.fork();
     let kills = inject(server, &launcher, &announce, &sizes, &mut people);
     let (mut server, devices, changes) = tokio::join!(kills, together(storm), changes);
@@ -108,7 +108,8 @@ async fn chaos_on_one_server_leaves_every_device_complete_and_in_order() {
     let complaints = complaints(&launcher);
     assert!(complaints.is_empty(), "seed {}: the server logged\n{}", sizes.seed, complaints.join("\n"));
 
-    let happened = devices.iter().fold(Happened::default(), |sum, device| sum.and(device.record.happened));
+    let happened =
+        devices.iter().fold(DeviceCounts::default(), |sum, device| sum.and(device.record.happened));
     println!(
         "{checked:?}\n{happened:?}\n{compared} messages compared, {unread} unread, {changes} changes of members"
     );

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use bluetick_testkit::checker::{Checked, ClientLog, Histories, Violation, check};
-use bluetick_testkit::client::{Sender, Situation};
+use bluetick_testkit::client::{MessageSender, Situation};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::http::{history, request};
 use bluetick_testkit::process::{Launcher, ServerProcess};
@@ -209,7 +209,7 @@ impl Traffic {
             let peer = &names[(number + 1) % senders];
             let direct = open(address, &tokens[number], json!({"kind": "direct", "peer": peer})).await;
             conversations.push((number, direct.clone()));
-            let sender = Sender {
+            let sender = MessageSender {
                 name: name.clone(),
                 token: tokens[number].clone(),
                 conversations: vec![group.clone(), direct],

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bluetick_testkit::crowd::Sizes;
 use bluetick_testkit::dice::Dice;
-use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::redis::RedisServer;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
@@ -39,7 +39,7 @@ struct FaultInjector<'a> {
 }
 
 impl FaultInjector<'_> {
-    async fn strike(&mut self, fleet: &mut Fleet) {
+    async fn strike(&mut self, fleet: &mut FleetProcesses) {
         let node = self.dice.below(NODES as u64) as usize;
         let time = Duration::from_millis(self.dice.between(100, 3_000));
         match self.dice.below(9) {
@@ -80,14 +80,14 @@ impl FaultInjector<'_> {
             _ => {
                 println!("the tables are in trouble for {time:?}");
                 for proxy in self.proxies {
-                    let mut rule = |fault| Rule::sometimes(self.dice.below(12), fault);
+                    let mut rule = |fault| FaultRule::sometimes(self.dice.below(12), fault);
                     proxy.meet([
-                        rule(Fault::TableThrottled),
-                        rule(Fault::ErrorBefore),
-                        rule(Fault::ErrorAfter),
-                        rule(Fault::CutBefore),
-                        rule(Fault::CutAfter),
-                        rule(Fault::Slow(Duration::from_millis(300))),
+                        rule(RequestFault::TableThrottled),
+                        rule(RequestFault::ErrorBefore),
+                        rule(RequestFault::ErrorAfter),
+                        rule(RequestFault::CutBefore),
+                        rule(RequestFault::CutAfter),
+                        rule(RequestFault::Slow(Duration::from_millis(300))),
                     ]);
                 }
                 sleep(time).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bluetick_testkit::crowd::ADMIN_KEY;
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::http::{history, request};
 use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
@@ -30,7 +30,7 @@ async fn keys_created_by_one_node_are_used_by_all_nodes() {
     let redis = RedisServer::start();
     let dependencies = FleetDependencies::on(&redis).await;
     let endpoint = dependencies.dynamo().endpoint();
-    let fleet = Fleet::start(2, |_, data_dir| dependencies.launcher(data_dir, &endpoint)).await;
+    let fleet = FleetProcesses::start(2, |_, data_dir| dependencies.launcher(data_dir, &endpoint)).await;
     let admin_key = |node: usize| std::fs::read_to_string(fleet.directory(node).join("admin.key")).unwrap();
     for (mints, takes) in [(0, 1), (1, 0)] {
         let token = mint(fleet.address(mints), admin_key(takes).trim(), "alice").await;

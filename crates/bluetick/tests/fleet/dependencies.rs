@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bluetick_store_cloud::rows::dynamo::{Connection, DynamoSettings, tables};
 use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo::DynamoServer;
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::process::Launcher;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
 
@@ -70,9 +70,9 @@ impl FleetDependencies {
     }
 
     /// Starts nodes that connect directly to the tables.
-    pub async fn fleet(&self, nodes: usize) -> Fleet {
+    pub async fn fleet(&self, nodes: usize) -> FleetProcesses {
         let endpoint = self.dynamo.endpoint();
-        Fleet::start(nodes, |_, data_dir| {
+        FleetProcesses::start(nodes, |_, data_dir| {
             self.launcher(data_dir, &endpoint).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
         })
         .await

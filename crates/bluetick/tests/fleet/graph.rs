@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::graph::{self, Band, Line, Panel};
+use bluetick_testkit::graph::{self, Band, GraphLine, Panel};
 use bluetick_testkit::meter::Reading;
 
 pub struct Graph {
@@ -18,7 +18,7 @@ impl Graph {
         let step = self.step.as_secs_f64();
         let point = |(at, reading): (usize, &Reading)| ((at as f64 + 0.5) * step, of(reading) as f64 / step);
         let points = self.steps.iter().enumerate().map(point).collect();
-        Panel { lines: vec![Line { name: name.to_owned(), colour, points }], least_top: 10.0 }
+        Panel { lines: vec![GraphLine { name: name.to_owned(), colour, points }], least_top: 10.0 }
     }
 
     pub fn svg(&self) -> String {

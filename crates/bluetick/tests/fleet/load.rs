@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_testkit::crowd::{
-    Change, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+    ChurningMember, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
 };
-use bluetick_testkit::device::{Device, Happened};
+use bluetick_testkit::device::{Device, DeviceCounts};
 use bluetick_testkit::dice::Dice;
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::meter::{Meter, Reading};
 use tokio::time::{Instant, sleep};
 
@@ -32,13 +32,13 @@ pub struct Load {
 /// The result of a run.
 #[derive(Debug)]
 pub struct Verdict {
-    pub happened: Happened,
+    pub happened: DeviceCounts,
     /// The reconnect delays that servers sent at shutdown, in milliseconds.
     pub sent_away_ms: Vec<u64>,
 }
 
 impl Load {
-    pub async fn connect(fleet: &Fleet, sizes: Sizes) -> Load {
+    pub async fn connect(fleet: &FleetProcesses, sizes: Sizes) -> Load {
         println!("{sizes}");
         let mut dice = Dice::new(sizes.seed);
         let scene = Scene::set_up(fleet.address(0), &sizes, &mut dice).await;
@@ -54,12 +54,12 @@ impl Load {
     /// Runs the load until `disturbance` ends, then judges it.
     pub async fn run_with_faults(
         mut self,
-        fleet: &mut Fleet,
-        disturbance: impl AsyncFnOnce(&mut Fleet, &Meter),
+        fleet: &mut FleetProcesses,
+        disturbance: impl AsyncFnOnce(&mut FleetProcesses, &Meter),
     ) -> Verdict {
         let situation = fleet.situation();
         let running: Vec<_> = self.devices.drain(..).map(|device| device.storm(situation.clone())).collect();
-        let changes = comings_and_goings(Change::all(&self.scene), self.dice.fork(), situation);
+        let changes = comings_and_goings(ChurningMember::all(&self.scene), self.dice.fork(), situation);
         let meter = Arc::clone(&self.meter);
         let warm = 2 * self.sizes.clients as u64;
         let disturbance = async {
@@ -78,7 +78,7 @@ impl Load {
     }
 
     /// Brings every device up to date, each step on another node, and compares everything.
-    async fn judge(mut self, fleet: &Fleet) -> Verdict {
+    async fn judge(mut self, fleet: &FleetProcesses) -> Verdict {
         let addresses = fleet.addresses();
         let node = |number: usize| addresses[number % addresses.len()].as_str();
         let devices = flush(self.devices, node(0)).await;
@@ -96,7 +96,7 @@ impl Load {
         let seed = self.sizes.seed;
         assert!(complaints.is_empty(), "seed {seed}: the servers logged\n{}", complaints.join("\n"));
         let happened =
-            devices.iter().fold(Happened::default(), |sum, device| sum.and(device.record.happened));
+            devices.iter().fold(DeviceCounts::default(), |sum, device| sum.and(device.record.happened));
         let voids = judge.threads.values().flat_map(|thread| &thread.messages);
         let voids = voids.filter(|message| message.is_void()).count();
         let sent_away_ms = devices.iter().flat_map(|device| device.record.sent_away_ms.clone()).collect();

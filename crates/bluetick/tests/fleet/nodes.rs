@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::path::Path;
 use std::time::Duration;
 
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::redis::RedisServer;
 use tokio::time::{Instant, sleep};
 
@@ -16,7 +16,7 @@ const MOMENT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a node counts `living` live nodes, itself included. Returns the time it took.
-async fn counts(fleet: &Fleet, number: usize, living: u64) -> Duration {
+async fn counts(fleet: &FleetProcesses, number: usize, living: u64) -> Duration {
     let start = Instant::now();
     while fleet.metric(number, "bluetick_nodes").await != living {
         assert!(start.elapsed() < PATIENCE, "node {number} does not count {living} nodes");

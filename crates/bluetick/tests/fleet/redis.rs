@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bluetick_testkit::checker::{Histories, check};
-use bluetick_testkit::client::Sender;
+use bluetick_testkit::client::MessageSender;
 use bluetick_testkit::crowd::ADMIN_KEY;
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::http::history;
 use bluetick_testkit::meter::Meter;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
@@ -25,7 +25,7 @@ const MOMENT: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until the nodes stop storing messages without Redis.
-async fn full_speed(fleet: &Fleet) {
+async fn full_speed(fleet: &FleetProcesses) {
     let start = Instant::now();
     let mut before = fleet.metrics("bluetick_fallback_sends_total").await;
     loop {
@@ -40,7 +40,7 @@ async fn full_speed(fleet: &Fleet) {
 }
 
 /// Asserts that sends continue during the fault, ends it with `back`, and waits for full speed.
-async fn while_away(fleet: &Fleet, meter: &Meter, what: &str, time: Duration, back: impl FnOnce()) {
+async fn while_away(fleet: &FleetProcesses, meter: &Meter, what: &str, time: Duration, back: impl FnOnce()) {
     let during = measure(meter, &format!("{what}, meanwhile"), time).await;
     assert!(during.acknowledged > 0, "{what}: nothing could be sent meanwhile");
     block_in_place(back);
@@ -104,7 +104,7 @@ async fn counter_set_back_by_a_thousand_overwrites_no_message() {
     let mut senders = JoinSet::new();
     for (name, token) in names.iter().zip(&tokens) {
         let (name, token, conversations) = ((*name).to_owned(), token.clone(), vec![group.clone()]);
-        senders.spawn(Sender { name, token, conversations, window: 16 }.run(fleet.situation()));
+        senders.spawn(MessageSender { name, token, conversations, window: 16 }.run(fleet.situation()));
     }
     let key = format!("*:c:{group}");
     let counter = |key: &str| redis.command(&["HGET", key, "reserved"]).text().parse().unwrap_or(0_u64);

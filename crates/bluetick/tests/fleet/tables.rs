@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use bluetick_testkit::crowd::ADMIN_KEY;
-use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::redis::RedisServer;
 
 use crate::dependencies::FleetDependencies;
@@ -16,12 +16,12 @@ pub async fn fleet_behind_proxies(
     dependencies: &FleetDependencies,
     nodes: usize,
     seed: u64,
-) -> (Fleet, Vec<DynamoProxy>) {
+) -> (FleetProcesses, Vec<DynamoProxy>) {
     let mut proxies = Vec::new();
     for number in 0..nodes {
         proxies.push(DynamoProxy::start(dependencies.dynamo().address(), seed + number as u64).await);
     }
-    let fleet = Fleet::start(nodes, |number, data_dir| {
+    let fleet = FleetProcesses::start(nodes, |number, data_dir| {
         dependencies.launcher(data_dir, &proxies[number].endpoint()).with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
     });
     (fleet.await, proxies)
@@ -34,21 +34,30 @@ async fn table_throttling_errors_and_delays_under_load_lose_nothing() {
     let sizes = sizes(20);
     let (mut fleet, proxies) = fleet_behind_proxies(&dependencies, 2, sizes.seed).await;
     let load = Load::connect(&fleet, sizes).await;
-    let troubles: [(&str, &[Rule]); 4] = [
+    let troubles: [(&str, &[FaultRule]); 4] = [
         (
             "throttled",
-            &[Rule::sometimes(15, Fault::TableThrottled), Rule::sometimes(10, Fault::AccountThrottled)],
+            &[
+                FaultRule::sometimes(15, RequestFault::TableThrottled),
+                FaultRule::sometimes(10, RequestFault::AccountThrottled),
+            ],
         ),
-        ("failing", &[Rule::sometimes(15, Fault::ErrorBefore), Rule::sometimes(5, Fault::CutBefore)]),
+        (
+            "failing",
+            &[
+                FaultRule::sometimes(15, RequestFault::ErrorBefore),
+                FaultRule::sometimes(5, RequestFault::CutBefore),
+            ],
+        ),
         (
             "answers lost",
             &[
-                Rule::sometimes(8, Fault::ErrorAfter),
-                Rule::sometimes(8, Fault::CutAfter),
-                Rule::sometimes(2, Fault::SilenceAfter),
+                FaultRule::sometimes(8, RequestFault::ErrorAfter),
+                FaultRule::sometimes(8, RequestFault::CutAfter),
+                FaultRule::sometimes(2, RequestFault::SilenceAfter),
             ],
         ),
-        ("slow", &[Rule::sometimes(20, Fault::Slow(Duration::from_millis(400)))]),
+        ("slow", &[FaultRule::sometimes(20, RequestFault::Slow(Duration::from_millis(400)))]),
     ];
     let verdict = load
         .run_with_faults(&mut fleet, async |_, meter| {

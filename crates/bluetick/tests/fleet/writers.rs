@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::checker::Stored;
+use bluetick_testkit::checker::HistoryMessage;
 use bluetick_testkit::crowd::ADMIN_KEY;
-use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
-use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
+use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::http::{history, messages};
 use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Alice is connected to the node whose writes can be delayed, Bob to another node.
 struct Scene {
     redis: RedisServer,
-    fleet: Fleet,
+    fleet: FleetProcesses,
     proxy: DynamoProxy,
     tokens: [String; 2],
     chat: String,
@@ -35,7 +35,7 @@ impl Scene {
         let dependencies = FleetDependencies::on(&redis).await;
         let proxy = DynamoProxy::start(dependencies.dynamo().address(), 1).await;
         let endpoints = [proxy.endpoint(), dependencies.dynamo().endpoint()];
-        let fleet = Fleet::start(2, |number, data_dir| {
+        let fleet = FleetProcesses::start(2, |number, data_dir| {
             dependencies
                 .launcher(data_dir, &endpoints[number])
                 .with("BLUETICK_ADMIN__KEY", ADMIN_KEY)
@@ -59,7 +59,7 @@ impl Scene {
 
     /// Alice sends a message. Her node reserves a seq, and the proxy delays the write.
     async fn alice_is_held_back(&mut self, delay: Duration) {
-        self.proxy.meet([Rule::always(Fault::Slow(delay)).on("PutItem")]);
+        self.proxy.meet([FaultRule::always(RequestFault::Slow(delay)).on("PutItem")]);
         self.alice.send(&self.chat, "a2", "late").await;
         self.reserved(2).await;
     }
@@ -80,7 +80,7 @@ impl Scene {
         let mut found = Vec::new();
         for address in self.fleet.addresses() {
             let stored = history(&address, &self.tokens[1], &self.chat).await;
-            let seqs: Vec<u64> = stored.iter().map(|Stored { seq, .. }| *seq).collect();
+            let seqs: Vec<u64> = stored.iter().map(|HistoryMessage { seq, .. }| *seq).collect();
             assert_eq!(seqs, (1..=seqs.len() as u64).collect::<Vec<_>>(), "the history has a gap");
             let all = messages(&address, &self.tokens[1], &self.chat).await;
             let text = |message: &serde_json::Value, field: &str| message[field].as_str().unwrap().to_owned();

@@ -27,7 +27,7 @@ use bluetick_testkit::crowd::{ADMIN_KEY, Scene};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::process::Launcher;
 use bluetick_testkit::soak::gauge::Gauge;
-use bluetick_testkit::soak::{Plan, devices, judge, live, settle};
+use bluetick_testkit::soak::{SoakPlan, devices, judge, live, settle};
 use report::{Flat, HANDLES_AT_REST};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -75,7 +75,7 @@ async fn at_rest(gauge: &Gauge, most_handles: usize) -> usize {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn constant_load_keeps_memory_and_handles_flat_and_every_message_in_order() {
-    let plan = Plan::from_environment();
+    let plan = SoakPlan::from_environment();
     println!("{plan}");
     let mut dice = Dice::new(plan.seed);
     let (data_dir, archive_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

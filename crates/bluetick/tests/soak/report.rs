@@ -1,9 +1,9 @@
 //! The report of a run: a verdict on flatness, a table, a graph.
 
-use bluetick_testkit::graph::{Graph, Line, Panel};
+use bluetick_testkit::graph::{Graph, GraphLine, Panel};
 use bluetick_testkit::soak::flat::{Allowance, Flatness};
 use bluetick_testkit::soak::gauge::Sample;
-use bluetick_testkit::soak::{Plan, Verdict};
+use bluetick_testkit::soak::{SoakPlan, Verdict};
 
 const MEBIBYTE: f64 = 1_048_576.0;
 
@@ -52,7 +52,7 @@ impl Flat {
 pub const HANDLES_AT_REST: usize = 8;
 
 pub fn print(
-    plan: &Plan,
+    plan: &SoakPlan,
     samples: &[Sample],
     flat: &Flat,
     (before, after): (usize, usize),
@@ -149,7 +149,7 @@ pub fn print(
 }
 
 pub fn graph(samples: &[Sample]) -> Graph {
-    let line = |name: &str, colour, of: &dyn Fn(&Sample) -> f64| Line {
+    let line = |name: &str, colour, of: &dyn Fn(&Sample) -> f64| GraphLine {
         name: name.to_owned(),
         colour,
         points: samples.iter().map(|sample| (sample.second, of(sample))).collect(),

@@ -2,37 +2,41 @@
 
 use super::*;
 
-fn attempted(id: &str) -> Event {
-    Event::Attempted { conversation: "c".into(), message_id: id.into(), content: format!("text of {id}") }
+fn attempted(id: &str) -> ClientEvent {
+    ClientEvent::Attempted {
+        conversation: "c".into(),
+        message_id: id.into(),
+        content: format!("text of {id}"),
+    }
 }
 
-fn acknowledged(id: &str, seq: u64) -> Event {
-    Event::Acknowledged { conversation: "c".into(), message_id: id.into(), seq, duplicate: false }
+fn acknowledged(id: &str, seq: u64) -> ClientEvent {
+    ClientEvent::Acknowledged { conversation: "c".into(), message_id: id.into(), seq, duplicate: false }
 }
 
-fn received(seq: u64, sender: &str, id: &str) -> Event {
+fn received(seq: u64, sender: &str, id: &str) -> ClientEvent {
     let content = format!("text of {id}");
-    Event::Received { conversation: "c".into(), seq, sender: sender.into(), content }
+    ClientEvent::Received { conversation: "c".into(), seq, sender: sender.into(), content }
 }
 
-fn stored(seq: u64, sender: &str, id: &str) -> Stored {
+fn stored(seq: u64, sender: &str, id: &str) -> HistoryMessage {
     let content = format!("text of {id}");
-    Stored { seq, sender: sender.into(), message_id: id.into(), content, system: false }
+    HistoryMessage { seq, sender: sender.into(), message_id: id.into(), content, system: false }
 }
 
 /// Alice sends a1, a2 and a3, loses the connection, and resends a3; Bob sends b1 in between.
-fn a_good_run() -> (Vec<ClientLog>, Vec<Stored>) {
+fn a_good_run() -> (Vec<ClientLog>, Vec<HistoryMessage>) {
     let alice = ClientLog {
         sender: "alice".into(),
         events: vec![
-            Event::Connected,
+            ClientEvent::Connected,
             attempted("a1"),
             attempted("a2"),
             acknowledged("a1", 1),
             received(2, "bob", "b1"),
             acknowledged("a2", 3),
             attempted("a3"),
-            Event::Connected,
+            ClientEvent::Connected,
             attempted("a3"),
             acknowledged("a3", 4),
             attempted("a4"),
@@ -41,7 +45,7 @@ fn a_good_run() -> (Vec<ClientLog>, Vec<Stored>) {
     let bob = ClientLog {
         sender: "bob".into(),
         events: vec![
-            Event::Connected,
+            ClientEvent::Connected,
             received(1, "alice", "a1"),
             attempted("b1"),
             acknowledged("b1", 2),
@@ -58,7 +62,7 @@ fn a_good_run() -> (Vec<ClientLog>, Vec<Stored>) {
     (vec![alice, bob], history)
 }
 
-fn judge(logs: &[ClientLog], history: Vec<Stored>) -> Result<Checked, Vec<Violation>> {
+fn judge(logs: &[ClientLog], history: Vec<HistoryMessage>) -> Result<Checked, Vec<Violation>> {
     check(logs, &Histories::from([("c".to_owned(), history)]))
 }
 
@@ -153,6 +157,6 @@ fn checker_finds_a_push_of_an_unstored_message() {
 #[test]
 fn seqs_announced_as_backlog_are_not_missing() {
     let (mut logs, history) = a_good_run();
-    logs[1].events[4] = Event::LeftOut { conversation: "c".into(), up_to: 3 };
+    logs[1].events[4] = ClientEvent::LeftOut { conversation: "c".into(), up_to: 3 };
     judge(&logs, history).unwrap();
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::{Plan, Scene};
+use super::{GroupPlan, Scene};
 use crate::client::{Situation, stopped};
 use crate::dice::Dice;
 use crate::http::request;
@@ -15,7 +15,7 @@ use crate::names::{ConversationName, UserName};
 /// Removes and adds members at random, as group admins, until `stop` is set. Returns the number of
 /// answered requests.
 pub async fn comings_and_goings(
-    changes: Vec<Change>,
+    changes: Vec<ChurningMember>,
     mut dice: Dice,
     mut situation: watch::Receiver<Situation>,
 ) -> usize {
@@ -36,16 +36,16 @@ pub async fn comings_and_goings(
 
 /// A member whom an admin removes and adds during the run.
 #[derive(Clone)]
-pub struct Change {
+pub struct ChurningMember {
     group: ConversationName,
     user: UserName,
     admin_token: String,
 }
 
-impl Change {
-    pub fn all(scene: &Scene) -> Vec<Change> {
-        let of_plan = |plan: &Plan| -> Vec<Change> {
-            let change = |user: &UserName| Change {
+impl ChurningMember {
+    pub fn all(scene: &Scene) -> Vec<ChurningMember> {
+        let of_plan = |plan: &GroupPlan| -> Vec<ChurningMember> {
+            let change = |user: &UserName| ChurningMember {
                 group: plan.name.clone(),
                 user: user.clone(),
                 admin_token: scene.tokens[plan.witness()].clone(),

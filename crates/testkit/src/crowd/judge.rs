@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::Scene;
-use crate::checker::{Checked, Event, Histories, check};
+use crate::checker::{Checked, ClientEvent, Histories, check};
 use crate::device::{Device, ReadState, Trouble};
 use crate::dice::Dice;
 use crate::http::{messages, request_until_answered};
-use crate::model::{Claims, ReceiptCounts, Thread};
+use crate::model::{ClaimedReadStates, ConversationHistory, ReceiptCounts};
 use crate::names::{ConversationName, UserName};
 
 /// The read state of every member of every conversation.
-pub type MemberState = BTreeMap<ConversationName, BTreeMap<UserName, ReadState>>;
+pub type ReadStatesByConversation = BTreeMap<ConversationName, BTreeMap<UserName, ReadState>>;
 
 pub struct Judge<'a> {
     pub scene: &'a Scene,
-    pub threads: BTreeMap<ConversationName, Thread>,
+    pub threads: BTreeMap<ConversationName, ConversationHistory>,
 }
 
 impl<'a> Judge<'a> {
@@ -27,7 +27,8 @@ impl<'a> Judge<'a> {
         for plan in &scene.plans {
             let token = &scene.tokens[plan.witness()];
             let history = messages(address, token, plan.name.as_str()).await;
-            let thread = Thread::new(&plan.founders, &history).expect("messages as the contract has them");
+            let thread = ConversationHistory::new(&plan.founders, &history)
+                .expect("messages as the contract has them");
             threads.insert(plan.name.clone(), thread);
         }
         Judge { scene, threads }
@@ -47,7 +48,7 @@ impl<'a> Judge<'a> {
             // Attempts of a removed user do not count, unless an earlier unanswered attempt was
             // stored.
             log.events.retain(|event| {
-                !matches!(event, Event::Attempted { message_id, .. }
+                !matches!(event, ClientEvent::Attempted { message_id, .. }
                     if device.record.refused.contains(message_id) && !stored.contains(message_id.as_str()))
             });
             log
@@ -108,7 +109,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Checks that the aggregate read state of a group was never above that of any steady member.
-    fn aggregates_stay_below_every_member(&self, claims: &Claims, devices: &[Device]) {
+    fn aggregates_stay_below_every_member(&self, claims: &ClaimedReadStates, devices: &[Device]) {
         for plan in &self.scene.plans {
             let thread = &self.threads[&plan.name];
             let steady = plan.founders.iter().filter(|user| !plan.comers_and_goers.contains(user));
@@ -129,9 +130,14 @@ impl<'a> Judge<'a> {
 
     /// Sends the final receipts over HTTP: everyone has received everything, and lazy readers stop
     /// at a random seq. Returns the resulting read states.
-    pub async fn last_marks(&self, address: &str, devices: &[Device], dice: &mut Dice) -> MemberState {
+    pub async fn last_marks(
+        &self,
+        address: &str,
+        devices: &[Device],
+        dice: &mut Dice,
+    ) -> ReadStatesByConversation {
         let claims = claims_of(devices);
-        let mut standing = MemberState::new();
+        let mut standing = ReadStatesByConversation::new();
         for (conversation, thread) in &self.threads {
             // Request the counts before the change too, so that a cached count must be updated.
             let asker = thread.members.keys().next().expect("every conversation has a message");
@@ -168,7 +174,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Checks all numbers of the server against the model. Returns the total of unread messages.
-    pub async fn numbers(&self, address: &str, standing: &MemberState, dice: &mut Dice) -> u64 {
+    pub async fn numbers(&self, address: &str, standing: &ReadStatesByConversation, dice: &mut Dice) -> u64 {
         for (conversation, expected) in standing {
             for reader in expected.keys() {
                 let found = self.statuses(address, conversation, reader).await;
@@ -243,7 +249,7 @@ impl<'a> Judge<'a> {
 
     /// Checks that the inbox lists every conversation of the user once, latest first, with the
     /// right numbers. Returns the unread total.
-    async fn inbox(&self, address: &str, user: &UserName, standing: &MemberState) -> u64 {
+    async fn inbox(&self, address: &str, user: &UserName, standing: &ReadStatesByConversation) -> u64 {
         let mut entries: Vec<Value> = Vec::new();
         let mut cursor = String::new();
         loop {
@@ -277,7 +283,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Returns the expected values of the checked fields of an inbox entry.
-    fn entry(&self, user: &UserName, found: &Value, standing: &MemberState) -> Value {
+    fn entry(&self, user: &UserName, found: &Value, standing: &ReadStatesByConversation) -> Value {
         let conversation = ConversationName::new(found["conversation_id"].as_str().expect("an id"));
         let thread = &self.threads[&conversation];
         let seqs = |of: ReadState| json!({"last_delivered_seq": of.delivered, "last_read_seq": of.read});
@@ -331,8 +337,8 @@ impl<'a> Judge<'a> {
     }
 }
 
-fn claims_of(devices: &[Device]) -> Claims {
-    let mut claims = Claims::default();
+fn claims_of(devices: &[Device]) -> ClaimedReadStates {
+    let mut claims = ClaimedReadStates::default();
     devices.iter().for_each(|device| claims.add(&device.identity.user, &device.record));
     claims
 }

@@ -8,12 +8,12 @@ mod sizes;
 
 use tokio::task::JoinSet;
 
-pub use comings::{Change, comings_and_goings};
-pub use judge::{Judge, MemberState};
-pub use scene::{Plan, Scene};
+pub use comings::{ChurningMember, comings_and_goings};
+pub use judge::{Judge, ReadStatesByConversation};
+pub use scene::{GroupPlan, Scene};
 pub use sizes::Sizes;
 
-use crate::device::{Device, Violation};
+use crate::device::{Device, ViolationReport};
 
 /// The admin key of every server under test.
 pub const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
@@ -22,7 +22,7 @@ pub const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 /// panics if there was a violation.
 pub async fn together<Life>(lives: Vec<Life>) -> Vec<Device>
 where
-    Life: Future<Output = (Device, Option<Violation>)> + Send + 'static,
+    Life: Future<Output = (Device, Option<ViolationReport>)> + Send + 'static,
 {
     let mut lives: JoinSet<_> = lives.into_iter().collect();
     let (mut devices, mut violations) = (Vec::new(), Vec::new());
@@ -31,7 +31,7 @@ where
         devices.push(device);
         violations.extend(violation);
     }
-    let list: Vec<String> = violations.iter().map(Violation::to_string).collect();
+    let list: Vec<String> = violations.iter().map(ViolationReport::to_string).collect();
     assert!(violations.is_empty(), "{} violations:\n{}", list.len(), list.join("\n"));
     devices.sort_by(|one, other| one.identity.name.cmp(&other.identity.name));
     devices
@@ -47,11 +47,11 @@ pub async fn settle(devices: Vec<Device>, address: &str) -> Vec<Device> {
     together(devices.into_iter().map(|device| settled(device, address.to_owned())).collect()).await
 }
 
-async fn flushed(device: Device, address: String) -> (Device, Option<Violation>) {
+async fn flushed(device: Device, address: String) -> (Device, Option<ViolationReport>) {
     device.flush(&address).await
 }
 
-async fn settled(device: Device, address: String) -> (Device, Option<Violation>) {
+async fn settled(device: Device, address: String) -> (Device, Option<ViolationReport>) {
     device.settle(&address).await
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{ADMIN_KEY, Sizes};
-use crate::device::{Device, Habits, Identity, Reader};
+use crate::device::{Device, DeviceIdentity, Habits, ReadingHabit};
 use crate::dice::Dice;
 use crate::http::{request, request_until_answered};
 use crate::names::{ConversationName, DeviceName, Membership, UserName};
@@ -17,7 +17,7 @@ const SMALL_GROUP: usize = 16;
 /// Size of a group with aggregated ticks. It must be above `SMALL_GROUP`.
 const LARGE_GROUP: usize = 20;
 
-pub struct Plan {
+pub struct GroupPlan {
     pub name: ConversationName,
     /// Members before the first message. The first of them is never removed.
     pub founders: Vec<UserName>,
@@ -25,7 +25,7 @@ pub struct Plan {
     pub comers_and_goers: Vec<UserName>,
 }
 
-impl Plan {
+impl GroupPlan {
     /// Returns a member who sees every message.
     pub fn witness(&self) -> &UserName {
         &self.founders[0]
@@ -36,7 +36,7 @@ pub struct Scene {
     pub seed: u64,
     pub tokens: BTreeMap<UserName, String>,
     pub lazy: BTreeSet<UserName>,
-    pub plans: Vec<Plan>,
+    pub plans: Vec<GroupPlan>,
     pub unsteady: Arc<BTreeSet<Membership>>,
 }
 
@@ -54,16 +54,16 @@ impl Scene {
         for (one, other) in pairs(&users, sizes.conversations - groups, dice) {
             let body = json!({"kind": "direct", "peer": other.as_str()});
             let name = open(address, &tokens[&one], &body).await;
-            plans.push(Plan { name, founders: vec![one, other], comers_and_goers: Vec::new() });
+            plans.push(GroupPlan { name, founders: vec![one, other], comers_and_goers: Vec::new() });
         }
         for (number, (founders, comers_and_goers)) in gatherings(&users, groups, dice).into_iter().enumerate()
         {
             let members: Vec<&str> = founders.iter().map(UserName::as_str).collect();
             let body = json!({"kind": "group", "title": format!("group {number}"), "members": members});
             let name = open(address, &tokens[&founders[0]], &body).await;
-            plans.push(Plan { name, founders, comers_and_goers });
+            plans.push(GroupPlan { name, founders, comers_and_goers });
         }
-        let seats = |plan: &Plan| -> Vec<Membership> {
+        let seats = |plan: &GroupPlan| -> Vec<Membership> {
             plan.comers_and_goers.iter().map(|user| (plan.name.clone(), user.clone())).collect()
         };
         let unsteady = Arc::new(plans.iter().flat_map(seats).collect());
@@ -77,7 +77,7 @@ impl Scene {
         let make = |number: usize| {
             let user = users[number % users.len()];
             let kind = if number < users.len() { "phone" } else { "laptop" };
-            let identity = Identity {
+            let identity = DeviceIdentity {
                 name: DeviceName::new(&format!("{user}-{kind}")),
                 user: user.clone(),
                 token: self.tokens[user].clone(),
@@ -88,7 +88,7 @@ impl Scene {
             let habits = Habits {
                 tells_positions: !dice.one_in(3),
                 only_device: number < users.len() && number >= second,
-                reader: if self.lazy.contains(user) { Reader::Lazy } else { Reader::Eager },
+                reader: if self.lazy.contains(user) { ReadingHabit::Lazy } else { ReadingHabit::Eager },
                 long_absence_ms,
                 stays_connected: false,
                 pause_ms: dice.between(60, 240),

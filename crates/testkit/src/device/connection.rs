@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use super::gaps::Gap;
-use super::{Device, ReadState, Seen, Trouble, Violation};
-use crate::checker::Event;
+use super::gaps::MissingRange;
+use super::{Device, ReadState, ReceivedMessage, Trouble, ViolationReport};
+use crate::checker::ClientEvent;
 use crate::client::Socket;
 use crate::http;
 use crate::names::ConversationName;
@@ -21,19 +21,19 @@ use crate::names::ConversationName;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a connection ended.
-pub(super) enum Ended {
+pub(super) enum ConnectionEnd {
     /// The network failed or the server went away.
     Lost,
-    Violated(Box<Violation>),
+    Violated(Box<ViolationReport>),
 }
 
-impl From<Violation> for Ended {
-    fn from(violation: Violation) -> Ended {
-        Ended::Violated(Box::new(violation))
+impl From<ViolationReport> for ConnectionEnd {
+    fn from(violation: ViolationReport) -> ConnectionEnd {
+        ConnectionEnd::Violated(Box::new(violation))
     }
 }
 
-pub(super) struct Connection<'a> {
+pub(super) struct DeviceConnection<'a> {
     pub device: &'a mut Device,
     pub socket: Socket,
     pub address: String,
@@ -45,9 +45,9 @@ pub(super) struct Connection<'a> {
     /// The seq range that a `backlog` frame skipped: above the first, up to the second. Acks of the
     /// device's own messages in this range still arrive.
     pub left_out: HashMap<ConversationName, (u64, u64)>,
-    pub gaps: BTreeMap<ConversationName, Gap>,
+    pub gaps: BTreeMap<ConversationName, MissingRange>,
     /// Messages above a gap, held back until it is closed.
-    pub ahead: HashMap<ConversationName, BTreeMap<u64, Seen>>,
+    pub ahead: HashMap<ConversationName, BTreeMap<u64, ReceivedMessage>>,
     pub caught_up: bool,
     /// Number of messages at the end of the outbox that this connection has not sent yet.
     pub unsent: usize,
@@ -62,19 +62,19 @@ const COMING_BACK: [u16; 2] = [1011, 1012];
 /// Maximum pause after a temporary refusal, in milliseconds; the minimum is a quarter of it.
 const REST_MS: u64 = 200;
 
-impl<'a> Connection<'a> {
+impl<'a> DeviceConnection<'a> {
     /// Connects and sends `hello`, without waiting for an answer.
-    pub async fn open(device: &'a mut Device, address: &str) -> Result<Connection<'a>, Ended> {
+    pub async fn open(device: &'a mut Device, address: &str) -> Result<DeviceConnection<'a>, ConnectionEnd> {
         let url = format!("ws://{address}/v1/ws");
         let connecting = tokio::time::timeout(PATIENCE, tokio_tungstenite::connect_async(url));
-        let Ok(Ok((socket, _))) = connecting.await else { return Err(Ended::Lost) };
+        let Ok(Ok((socket, _))) = connecting.await else { return Err(ConnectionEnd::Lost) };
         device.record.connected();
         if device.is_patient {
             // Another node may publish older read states.
             device.record.forget_heard();
         }
         let unsent = device.outbox.len();
-        let mut connection = Connection {
+        let mut connection = DeviceConnection {
             device,
             socket,
             address: address.to_owned(),
@@ -116,7 +116,7 @@ impl<'a> Connection<'a> {
         hello
     }
 
-    pub async fn say(&mut self, frame: &Value) -> Result<(), Ended> {
+    pub async fn say(&mut self, frame: &Value) -> Result<(), ConnectionEnd> {
         if frame["type"] == "hello" {
             let positions = &frame["positions"];
             self.device.record.note("-> hello", positions);
@@ -126,12 +126,12 @@ impl<'a> Connection<'a> {
         let sending = self.socket.send(Message::text(frame.to_string()));
         match tokio::time::timeout(PATIENCE, sending).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Ended::Lost),
+            _ => Err(ConnectionEnd::Lost),
         }
     }
 
     /// Returns the next frame. Cancellation-safe: dropping the future loses no frame.
-    pub async fn next(&mut self) -> Result<Value, Ended> {
+    pub async fn next(&mut self) -> Result<Value, ConnectionEnd> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => {
@@ -140,21 +140,21 @@ impl<'a> Connection<'a> {
                     return Ok(frame);
                 }
                 Some(Ok(Message::Close(reason))) if self.device.comes_back_after(reason.as_ref()) => {
-                    return Err(Ended::Lost);
+                    return Err(ConnectionEnd::Lost);
                 }
                 Some(Ok(Message::Close(reason))) => {
                     let reason = format!("{reason:?}");
                     return Err(self.device.violation(None, Trouble::Closed(reason)).into());
                 }
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Err(Ended::Lost),
+                Some(Err(_)) | None => return Err(ConnectionEnd::Lost),
             }
         }
     }
 
     /// Sends the next unsent message of the outbox. Returns false if there is none or sending must
     /// wait.
-    pub async fn send_next(&mut self) -> Result<bool, Ended> {
+    pub async fn send_next(&mut self) -> Result<bool, ConnectionEnd> {
         if self.unsent == 0 {
             return Ok(false);
         }
@@ -214,10 +214,10 @@ impl<'a> Connection<'a> {
         method: &str,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Option<Value>, Ended> {
+    ) -> Result<Option<Value>, ConnectionEnd> {
         let asking = self.ask_until_answered(method, path, body);
         let Ok(Ok((status, answer))) = tokio::time::timeout(PATIENCE, asking).await else {
-            return Err(Ended::Lost);
+            return Err(ConnectionEnd::Lost);
         };
         match conversation {
             _ if status < 300 => Ok(Some(answer)),
@@ -233,7 +233,7 @@ impl<'a> Connection<'a> {
     }
 }
 
-impl Connection<'_> {
+impl DeviceConnection<'_> {
     /// Repeats the request while it is temporarily refused.
     async fn ask_until_answered(
         &mut self,
@@ -270,7 +270,7 @@ impl Device {
         self.record.happened.resends += usize::from(again);
         let says_so = again && self.dice.one_in(2);
         let attempt = &self.outbox[at];
-        self.record.log.events.push(Event::Attempted {
+        self.record.log.events.push(ClientEvent::Attempted {
             conversation: attempt.conversation.as_str().to_owned(),
             message_id: attempt.message_id.clone(),
             content: attempt.content.clone(),

@@ -2,21 +2,21 @@
 
 use serde_json::Value;
 
-use super::connection::{Connection, Ended};
-use super::{ReadState, Seen, Trouble, View};
-use crate::checker::Event;
+use super::connection::{ConnectionEnd, DeviceConnection};
+use super::{ReadState, ReceivedMessage, Trouble, View};
+use crate::checker::ClientEvent;
 use crate::names::ConversationName;
 
 /// A range of missing messages that the device fetches over HTTP.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gap {
+pub(super) struct MissingRange {
     /// The last missing seq.
     pub until: u64,
-    pub origin: Origin,
+    pub origin: GapOrigin,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum GapOrigin {
     /// A `backlog` frame announced them as skipped.
     Announced,
     /// A device without positions received a message above them. The server must have sent the
@@ -26,9 +26,9 @@ pub(super) enum Origin {
     Inbox,
 }
 
-impl Connection<'_> {
+impl DeviceConnection<'_> {
     /// Records a gap, or extends the existing one.
-    pub fn open_gap(&mut self, conversation: &ConversationName, gap: Gap) {
+    pub fn open_gap(&mut self, conversation: &ConversationName, gap: MissingRange) {
         let noted = self.gaps.entry(conversation.clone()).or_insert(gap);
         if gap.until > noted.until {
             *noted = gap;
@@ -36,7 +36,11 @@ impl Connection<'_> {
     }
 
     /// Adds a message to the view, or holds it back while there is a gap below it.
-    pub fn keep(&mut self, conversation: &ConversationName, message: Seen) -> Result<(), Ended> {
+    pub fn keep(
+        &mut self,
+        conversation: &ConversationName,
+        message: ReceivedMessage,
+    ) -> Result<(), ConnectionEnd> {
         let waits =
             self.gaps.contains_key(conversation) && !self.device.view_mut(conversation).begins_with(&message);
         if waits {
@@ -46,7 +50,11 @@ impl Connection<'_> {
         self.take(conversation, &message)
     }
 
-    fn take(&mut self, conversation: &ConversationName, message: &Seen) -> Result<(), Ended> {
+    fn take(
+        &mut self,
+        conversation: &ConversationName,
+        message: &ReceivedMessage,
+    ) -> Result<(), ConnectionEnd> {
         let view = self.device.view_mut(conversation);
         if view.begins_with(message) && message.seq > view.end() {
             // The user rejoined: earlier missing messages are not visible to it any more.
@@ -59,7 +67,7 @@ impl Connection<'_> {
     }
 
     /// Fetches one page of the first gap, if there is one.
-    pub async fn fetch_some(&mut self) -> Result<(), Ended> {
+    pub async fn fetch_some(&mut self) -> Result<(), ConnectionEnd> {
         let Some((conversation, gap)) = self.gaps.iter().next().map(|(name, gap)| (name.clone(), *gap))
         else {
             return Ok(());
@@ -75,15 +83,21 @@ impl Connection<'_> {
         if reached { self.close_gap(&conversation) } else { Ok(()) }
     }
 
-    fn take_page(&mut self, conversation: &ConversationName, gap: Gap, page: &Value) -> Result<(), Ended> {
+    fn take_page(
+        &mut self,
+        conversation: &ConversationName,
+        gap: MissingRange,
+        page: &Value,
+    ) -> Result<(), ConnectionEnd> {
         self.device.record.happened.pages += 1;
         let misspoken = || Trouble::Misspoken(format!("a page: {page}"));
-        let messages: Option<Vec<Seen>> =
-            page["messages"].as_array().and_then(|all| all.iter().map(Seen::from_json).collect());
+        let messages: Option<Vec<ReceivedMessage>> =
+            page["messages"].as_array().and_then(|all| all.iter().map(ReceivedMessage::from_json).collect());
         let Some(messages) = messages else {
             return Err(self.device.violation(Some(conversation), misspoken()).into());
         };
-        let wanted: Vec<Seen> = messages.into_iter().filter(|message| message.seq <= gap.until).collect();
+        let wanted: Vec<ReceivedMessage> =
+            messages.into_iter().filter(|message| message.seq <= gap.until).collect();
         if wanted.is_empty() {
             // The whole gap lies before the user rejoined. The server has pushed what is visible
             // now.
@@ -95,8 +109,8 @@ impl Connection<'_> {
         }
         for message in &wanted {
             let own = message.sender == self.device.identity.user;
-            self.device.record.happened.own_gaps += usize::from(own && gap.origin == Origin::Passed);
-            let strict = gap.origin == Origin::Passed && self.device.habits.only_device;
+            self.device.record.happened.own_gaps += usize::from(own && gap.origin == GapOrigin::Passed);
+            let strict = gap.origin == GapOrigin::Passed && self.device.habits.only_device;
             // The server does not push voids as pending; a reader may have just written it.
             let is_owed = !own && !message.is_void();
             if strict && is_owed && self.device.view_mut(conversation).end() < message.seq {
@@ -108,7 +122,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn close_gap(&mut self, conversation: &ConversationName) -> Result<(), Ended> {
+    fn close_gap(&mut self, conversation: &ConversationName) -> Result<(), ConnectionEnd> {
         self.gaps.remove(conversation);
         for (_, message) in self.ahead.remove(conversation).unwrap_or_default() {
             self.take(conversation, &message)?;
@@ -117,7 +131,7 @@ impl Connection<'_> {
     }
 
     /// Pages through the inbox and records gaps in conversations that `hello` did not list.
-    pub async fn read_inbox(&mut self) -> Result<(), Ended> {
+    pub async fn read_inbox(&mut self) -> Result<(), ConnectionEnd> {
         let mut cursor: Option<String> = None;
         loop {
             let limit = self.device.dice.between(3, 20);
@@ -132,7 +146,7 @@ impl Connection<'_> {
                 let conversation = ConversationName::new(id);
                 let view = self.device.view_mut(&conversation);
                 if !self.listed.contains_key(&conversation) && view.end() < last {
-                    self.open_gap(&conversation, Gap { until: last, origin: Origin::Inbox });
+                    self.open_gap(&conversation, MissingRange { until: last, origin: GapOrigin::Inbox });
                 }
             }
             cursor = page["next_cursor"].as_str().map(str::to_owned);
@@ -144,7 +158,7 @@ impl Connection<'_> {
 
     /// Requests the read states of all members. They must not be below any read state received
     /// before.
-    pub async fn ask_status(&mut self, conversation: &ConversationName) -> Result<(), Ended> {
+    pub async fn ask_status(&mut self, conversation: &ConversationName) -> Result<(), ConnectionEnd> {
         let path = format!("/v1/conversations/{conversation}/status");
         let Some(answer) = self.ask(Some(conversation), "GET", &path, None).await? else { return Ok(()) };
         let members = answer["members"].as_array().cloned().unwrap_or_default();
@@ -167,7 +181,7 @@ impl Connection<'_> {
         self.device.views.iter().filter_map(inside).collect()
     }
 
-    pub fn log(&mut self, event: Event) {
+    pub fn log(&mut self, event: ClientEvent) {
         self.device.record.log.events.push(event);
     }
 }

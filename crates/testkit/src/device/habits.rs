@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::connection::{Connection, Ended};
+use super::connection::{ConnectionEnd, DeviceConnection};
 use super::{ReadState, Trouble};
 use crate::names::ConversationName;
 
@@ -11,7 +11,7 @@ use crate::names::ConversationName;
 const WINDOW: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reader {
+pub enum ReadingHabit {
     /// Sends read receipts for everything.
     Eager,
     /// Leaves most messages unread.
@@ -24,7 +24,7 @@ pub struct Habits {
     pub tells_positions: bool,
     /// The user has no other device, so everything this one has not acknowledged is pending.
     pub only_device: bool,
-    pub reader: Reader,
+    pub reader: ReadingHabit,
     /// Maximum length of a long absence in milliseconds; 0: none.
     pub long_absence_ms: u64,
     /// The device never ends a connection itself.
@@ -48,9 +48,9 @@ impl ReceiptKind {
     }
 }
 
-impl Connection<'_> {
+impl DeviceConnection<'_> {
     /// Does one random action.
-    pub async fn act(&mut self) -> Result<(), Ended> {
+    pub async fn act(&mut self) -> Result<(), ConnectionEnd> {
         if self.send_next().await? {
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Connection<'_> {
     }
 
     /// Sends everything that may be sent and up to three new messages, without pauses.
-    pub async fn burst(&mut self) -> Result<(), Ended> {
+    pub async fn burst(&mut self) -> Result<(), ConnectionEnd> {
         while self.send_next().await? {}
         let rooms = self.rooms();
         for _ in 0..self.device.dice.below(4) {
@@ -83,7 +83,7 @@ impl Connection<'_> {
         Ok(())
     }
 
-    async fn write_to(&mut self, room: &ConversationName) -> Result<(), Ended> {
+    async fn write_to(&mut self, room: &ConversationName) -> Result<(), ConnectionEnd> {
         if self.device.outbox.len() < WINDOW {
             self.device.write(room);
             self.unsent += 1;
@@ -94,7 +94,7 @@ impl Connection<'_> {
 
     /// Sends a message over HTTP, as from a notification. Only with an empty outbox: it must not
     /// overtake other messages.
-    async fn write_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
+    async fn write_by_call(&mut self, room: &ConversationName) -> Result<(), ConnectionEnd> {
         if self.device.has_unsent() {
             return Ok(());
         }
@@ -104,7 +104,7 @@ impl Connection<'_> {
         let path = format!("/v1/conversations/{room}/messages");
         match self.ask(Some(&room), "POST", &path, Some(&body)).await? {
             Some(answer) if answer["seq"].as_u64().is_some() => {
-                self.log(crate::checker::Event::Acknowledged {
+                self.log(crate::checker::ClientEvent::Acknowledged {
                     conversation: room.as_str().to_owned(),
                     message_id: message_id.clone(),
                     seq: answer["seq"].as_u64().unwrap_or_default(),
@@ -129,7 +129,7 @@ impl Connection<'_> {
     /// Chooses the seq of a receipt, never above the end of the view, and records the claim.
     fn choose_mark(&mut self, room: &ConversationName, kind: ReceiptKind) -> u64 {
         let end = self.device.view_mut(room).end();
-        let lazy = kind == ReceiptKind::Read && self.device.habits.reader == Reader::Lazy;
+        let lazy = kind == ReceiptKind::Read && self.device.habits.reader == ReadingHabit::Lazy;
         let dice = &mut self.device.dice;
         let seq = match dice.below(10) {
             // Everything.
@@ -146,7 +146,7 @@ impl Connection<'_> {
         seq
     }
 
-    async fn mark(&mut self, room: &ConversationName, kind: ReceiptKind) -> Result<(), Ended> {
+    async fn mark(&mut self, room: &ConversationName, kind: ReceiptKind) -> Result<(), ConnectionEnd> {
         let seq = self.choose_mark(room, kind);
         let frame = json!({"type": kind.name(), "conversation_id": room.as_str(), "seq": seq});
         self.say(&frame).await?;
@@ -154,7 +154,7 @@ impl Connection<'_> {
     }
 
     /// Sends a receipt over HTTP. An answered receipt is durable.
-    async fn mark_by_call(&mut self, room: &ConversationName) -> Result<(), Ended> {
+    async fn mark_by_call(&mut self, room: &ConversationName) -> Result<(), ConnectionEnd> {
         let kind = if self.device.dice.one_in(2) { ReceiptKind::Read } else { ReceiptKind::Delivered };
         let seq = self.choose_mark(room, kind);
         self.mark_up_to(room, kind, seq).await
@@ -165,7 +165,7 @@ impl Connection<'_> {
         room: &ConversationName,
         kind: ReceiptKind,
         seq: u64,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         let path = format!("/v1/conversations/{room}/{}", kind.name());
         let answer = self.ask(Some(room), "POST", &path, Some(&json!({"seq": seq}))).await?;
         let Some(answer) = answer else { return Ok(()) };

@@ -2,14 +2,14 @@
 
 use serde_json::Value;
 
-use super::connection::{Connection, Ended};
-use super::gaps::{Gap, Origin};
-use super::{ReadState, Seen, Trouble};
-use crate::checker::Event;
+use super::connection::{ConnectionEnd, DeviceConnection};
+use super::gaps::{GapOrigin, MissingRange};
+use super::{ReadState, ReceivedMessage, Trouble};
+use crate::checker::ClientEvent;
 use crate::names::{ConversationName, UserName};
 
-impl Connection<'_> {
-    pub fn hear(&mut self, frame: &Value) -> Result<(), Ended> {
+impl DeviceConnection<'_> {
+    pub fn hear(&mut self, frame: &Value) -> Result<(), ConnectionEnd> {
         let conversation = frame["conversation_id"].as_str().map(ConversationName::new);
         match (frame["type"].as_str(), conversation) {
             (Some("welcome"), _) => self.device.epoch = frame["epoch"].as_u64(),
@@ -46,8 +46,8 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn hear_message(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), Ended> {
-        let Some(message) = Seen::from_json(frame) else { return Err(self.misspoken(frame)) };
+    fn hear_message(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
+        let Some(message) = ReceivedMessage::from_json(frame) else { return Err(self.misspoken(frame)) };
         if self.is_left_out(conversation, message.seq)
             && self.device.view_mut(conversation).ends_with(&message)
         {
@@ -57,7 +57,7 @@ impl Connection<'_> {
         }
         self.show(conversation, &message)?;
         self.device.meter.delivered();
-        self.log(Event::Received {
+        self.log(ClientEvent::Received {
             conversation: conversation.as_str().to_owned(),
             seq: message.seq,
             sender: message.sender.as_str().to_owned(),
@@ -78,7 +78,11 @@ impl Connection<'_> {
 
     /// Checks the push order of this connection: each seq follows the last one, whatever the view
     /// already has.
-    fn show(&mut self, conversation: &ConversationName, message: &Seen) -> Result<(), Ended> {
+    fn show(
+        &mut self,
+        conversation: &ConversationName,
+        message: &ReceivedMessage,
+    ) -> Result<(), ConnectionEnd> {
         let after = self.shown.insert(conversation.clone(), message.seq);
         let after = after.or_else(|| self.listed.get(conversation).copied());
         let joining = self.device.view_mut(conversation).begins_with(message);
@@ -92,7 +96,7 @@ impl Connection<'_> {
             Some(after) if message.seq == after + 1 => {}
             Some(after) if message.seq > after && (joining || leaving) => {
                 let conversation = conversation.as_str().to_owned();
-                self.log(Event::LeftOut { conversation, up_to: message.seq - 1 });
+                self.log(ClientEvent::LeftOut { conversation, up_to: message.seq - 1 });
             }
             Some(after) if message.seq <= after => {
                 return Err(self.violated(conversation, Trouble::OutOfOrder { after, then: message.seq }));
@@ -104,14 +108,17 @@ impl Connection<'_> {
             None => {
                 let end = self.device.view_mut(conversation).end();
                 if message.seq > end + 1 && !joining && !leaving && !self.gaps.contains_key(conversation) {
-                    self.open_gap(conversation, Gap { until: message.seq - 1, origin: Origin::Passed });
+                    self.open_gap(
+                        conversation,
+                        MissingRange { until: message.seq - 1, origin: GapOrigin::Passed },
+                    );
                 }
             }
         }
         Ok(())
     }
 
-    fn hear_ack(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), Ended> {
+    fn hear_ack(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
         let (Some(message_id), Some(seq), Some(duplicate)) =
             (frame["message_id"].as_str(), frame["seq"].as_u64(), frame["duplicate"].as_bool())
         else {
@@ -121,7 +128,7 @@ impl Connection<'_> {
             // A second ack on the connection, or the ack of a message that was never sent.
             return Err(self.misspoken(frame));
         };
-        let message = Seen {
+        let message = ReceivedMessage {
             seq,
             sender: self.device.identity.user.clone(),
             message_id: message_id.to_owned(),
@@ -139,7 +146,7 @@ impl Connection<'_> {
         if !elsewhere {
             self.show(conversation, &message)?;
         }
-        self.log(Event::Acknowledged {
+        self.log(ClientEvent::Acknowledged {
             conversation: conversation.as_str().to_owned(),
             message_id: message_id.to_owned(),
             seq,
@@ -148,7 +155,7 @@ impl Connection<'_> {
         if elsewhere { Ok(()) } else { self.keep(conversation, message) }
     }
 
-    fn hear_backlog(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), Ended> {
+    fn hear_backlog(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
         self.device.record.happened.backlog_frames += 1;
         let (Some(after), Some(until)) = (frame["next_after_seq"].as_u64(), frame["head_seq"].as_u64())
         else {
@@ -161,12 +168,12 @@ impl Connection<'_> {
             return Err(self.misspoken(frame));
         }
         self.left_out.insert(conversation.clone(), (after, until));
-        self.log(Event::LeftOut { conversation: conversation.as_str().to_owned(), up_to: until });
-        self.open_gap(conversation, Gap { until, origin: Origin::Announced });
+        self.log(ClientEvent::LeftOut { conversation: conversation.as_str().to_owned(), up_to: until });
+        self.open_gap(conversation, MissingRange { until, origin: GapOrigin::Announced });
         Ok(())
     }
 
-    fn hear_status(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), Ended> {
+    fn hear_status(&mut self, conversation: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
         let (Some(user), Some(told)) = (frame["user_id"].as_str(), ReadState::from_json(frame)) else {
             return Err(self.misspoken(frame));
         };
@@ -183,7 +190,7 @@ impl Connection<'_> {
         heard.map_err(|trouble| self.violated(conversation, trouble))
     }
 
-    fn hear_error(&mut self, frame: &Value, about: Option<&ConversationName>) -> Result<(), Ended> {
+    fn hear_error(&mut self, frame: &Value, about: Option<&ConversationName>) -> Result<(), ConnectionEnd> {
         if self.device.takes_for_later(&frame["code"]) {
             self.put_off(frame["message_id"].as_str());
             return Ok(());
@@ -204,11 +211,11 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn violated(&self, conversation: &ConversationName, trouble: Trouble) -> Ended {
+    fn violated(&self, conversation: &ConversationName, trouble: Trouble) -> ConnectionEnd {
         self.device.violation(Some(conversation), trouble).into()
     }
 
-    fn misspoken(&self, frame: &Value) -> Ended {
+    fn misspoken(&self, frame: &Value) -> ConnectionEnd {
         self.device.violation(None, Trouble::Misspoken(frame.to_string())).into()
     }
 }

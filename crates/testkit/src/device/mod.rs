@@ -18,12 +18,12 @@ mod view;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-pub use habits::{Habits, Reader};
-pub use record::{Happened, Record};
-pub use trouble::{ReadState, Trouble, Violation};
-pub use view::{Seen, Step, View};
+pub use habits::{Habits, ReadingHabit};
+pub use record::{DeviceCounts, DeviceRecord};
+pub use trouble::{ReadState, Trouble, ViolationReport};
+pub use view::{MembershipStep, ReceivedMessage, View};
 
-use crate::checker::{ClientLog, Event};
+use crate::checker::{ClientEvent, ClientLog};
 use crate::client::Socket;
 use crate::dice::Dice;
 use crate::meter::Meter;
@@ -31,7 +31,7 @@ use crate::names::{ConversationName, DeviceName, Membership, UserName};
 
 /// The fixed properties of a device.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct DeviceIdentity {
     pub name: DeviceName,
     pub user: UserName,
     pub token: String,
@@ -55,9 +55,9 @@ struct Attempt {
 
 #[derive(Debug)]
 pub struct Device {
-    pub identity: Identity,
+    pub identity: DeviceIdentity,
     pub habits: Habits,
-    pub record: Record,
+    pub record: DeviceRecord,
     dice: Dice,
     epoch: Option<u64>,
     views: BTreeMap<ConversationName, View>,
@@ -73,12 +73,12 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn new(identity: Identity, habits: Habits, dice: Dice) -> Device {
+    pub fn new(identity: DeviceIdentity, habits: Habits, dice: Dice) -> Device {
         let log = ClientLog { sender: identity.user.as_str().to_owned(), events: Vec::new() };
         Device {
             identity,
             habits,
-            record: Record::new(log),
+            record: DeviceRecord::new(log),
             dice,
             epoch: None,
             views: BTreeMap::new(),
@@ -116,7 +116,7 @@ impl Device {
 
     /// Returns the number of messages pushed to the device so far.
     pub fn received(&self) -> usize {
-        let pushes = |event: &&Event| matches!(event, Event::Received { .. });
+        let pushes = |event: &&ClientEvent| matches!(event, ClientEvent::Received { .. });
         self.record.log.events.iter().filter(pushes).count()
     }
 
@@ -138,8 +138,8 @@ impl Device {
     }
 
     /// Builds a violation with the last frames.
-    pub fn violation(&self, conversation: Option<&ConversationName>, trouble: Trouble) -> Violation {
-        Violation {
+    pub fn violation(&self, conversation: Option<&ConversationName>, trouble: Trouble) -> ViolationReport {
+        ViolationReport {
             seed: self.identity.seed,
             device: self.identity.name.clone(),
             conversation: conversation.cloned(),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
-use crate::checker::{ClientLog, Event};
+use crate::checker::{ClientEvent, ClientLog};
 use crate::device::{ReadState, Trouble};
 use crate::names::{ConversationName, Membership, UserName};
 
@@ -14,7 +14,7 @@ const FRAMES_KEPT: usize = 40;
 
 /// Counters, so that a test can assert that enough happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Happened {
+pub struct DeviceCounts {
     pub connections: usize,
     pub cuts: usize,
     pub closes: usize,
@@ -34,9 +34,9 @@ pub struct Happened {
     pub gone: usize,
 }
 
-impl Happened {
-    pub fn and(self, other: Happened) -> Happened {
-        Happened {
+impl DeviceCounts {
+    pub fn and(self, other: DeviceCounts) -> DeviceCounts {
+        DeviceCounts {
             connections: self.connections + other.connections,
             cuts: self.cuts + other.cuts,
             closes: self.closes + other.closes,
@@ -58,7 +58,7 @@ impl Happened {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Record {
+pub struct DeviceRecord {
     pub log: ClientLog,
     /// The maximum read state that this device claimed.
     pub claims: BTreeMap<ConversationName, ReadState>,
@@ -72,15 +72,15 @@ pub struct Record {
     /// Message ids refused because the sender was not a member. An earlier unanswered attempt may
     /// still have been stored.
     pub refused: BTreeSet<String>,
-    pub happened: Happened,
+    pub happened: DeviceCounts,
     /// The reconnect delays that draining servers asked for, in milliseconds.
     pub sent_away_ms: Vec<u64>,
     frames: VecDeque<String>,
 }
 
-impl Record {
-    pub fn new(log: ClientLog) -> Record {
-        Record { log, ..Record::default() }
+impl DeviceRecord {
+    pub fn new(log: ClientLog) -> DeviceRecord {
+        DeviceRecord { log, ..DeviceRecord::default() }
     }
 
     pub fn note(&mut self, what: &str, frame: &Value) {
@@ -140,7 +140,7 @@ impl Record {
 
     pub fn connected(&mut self) {
         self.happened.connections += 1;
-        self.log.events.push(Event::Connected);
+        self.log.events.push(ClientEvent::Connected);
     }
 }
 

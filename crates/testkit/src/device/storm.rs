@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::connection::{Connection, Ended};
-use super::{Device, Trouble, Violation};
+use super::connection::{ConnectionEnd, DeviceConnection};
+use super::{Device, Trouble, ViolationReport};
 use crate::client::{Situation, stopped};
 
 /// Maximum number of abandoned sockets at a time.
@@ -21,7 +21,10 @@ const SETTLING: Duration = Duration::from_secs(60);
 
 impl Device {
     /// Runs until `stop` is set or the server violates the contract.
-    pub async fn storm(mut self, mut situation: watch::Receiver<Situation>) -> (Device, Option<Violation>) {
+    pub async fn storm(
+        mut self,
+        mut situation: watch::Receiver<Situation>,
+    ) -> (Device, Option<ViolationReport>) {
         loop {
             let now = situation.borrow_and_update().clone();
             if now.stop {
@@ -30,15 +33,15 @@ impl Device {
             }
             let spell = match self.dice.pick(&now.addresses).cloned() {
                 Some(address) => self.connected_spell(&address, &mut situation).await,
-                None => Err(Ended::Lost),
+                None => Err(ConnectionEnd::Lost),
             };
             let away_ms = match spell {
                 Ok(()) => self.choose_absence(),
-                Err(Ended::Lost) => match self.come_back_ms.take() {
+                Err(ConnectionEnd::Lost) => match self.come_back_ms.take() {
                     Some(after_ms) => after_ms,
                     None => self.dice.between(5, 60),
                 },
-                Err(Ended::Violated(violation)) => return (self, Some(*violation)),
+                Err(ConnectionEnd::Violated(violation)) => return (self, Some(*violation)),
             };
             self.stay_away(away_ms, &mut situation).await;
         }
@@ -64,14 +67,14 @@ impl Device {
         &mut self,
         address: &str,
         situation: &mut watch::Receiver<Situation>,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         let spell_ms = match self.dice.below(6) {
             _ if self.habits.stays_connected => SPELL_WITHOUT_END_MS,
             0 => self.dice.between(1, 60),
             _ => self.dice.between(100, 2500),
         };
         let end = Instant::now() + Duration::from_millis(spell_ms);
-        let mut connection = Connection::open(self, address).await?;
+        let mut connection = DeviceConnection::open(self, address).await?;
         // Half of the connections send unsent and new messages immediately; the others wait until
         // they are caught up.
         let eager = connection.device.dice.one_in(2);
@@ -107,42 +110,42 @@ impl Device {
     }
 
     /// Sends the outbox and waits until every message is answered.
-    pub async fn flush(mut self, address: &str) -> (Device, Option<Violation>) {
+    pub async fn flush(mut self, address: &str) -> (Device, Option<ViolationReport>) {
         let flushed = self.surely(address, false).await;
         self.told(flushed)
     }
 
     /// Reconnects after all traffic has ended and fetches everything missing.
-    pub async fn settle(mut self, address: &str) -> (Device, Option<Violation>) {
+    pub async fn settle(mut self, address: &str) -> (Device, Option<ViolationReport>) {
         let settled = self.surely(address, true).await;
         self.told(settled)
     }
 
-    fn told(self, outcome: Result<(), Ended>) -> (Device, Option<Violation>) {
+    fn told(self, outcome: Result<(), ConnectionEnd>) -> (Device, Option<ViolationReport>) {
         match outcome {
             Ok(()) => (self, None),
-            Err(Ended::Lost) => {
+            Err(ConnectionEnd::Lost) => {
                 let lost = self.violation(None, Trouble::Stuck("the connection was lost".to_owned()));
                 (self, Some(lost))
             }
-            Err(Ended::Violated(violation)) => (self, Some(*violation)),
+            Err(ConnectionEnd::Violated(violation)) => (self, Some(*violation)),
         }
     }
 
     /// Retries a lost connection `MOST_ASKED_AGAIN` times: a server may close connections after a
     /// fault, but not repeatedly.
-    async fn surely(&mut self, address: &str, all_is_quiet: bool) -> Result<(), Ended> {
+    async fn surely(&mut self, address: &str, all_is_quiet: bool) -> Result<(), ConnectionEnd> {
         for _ in 0..MOST_ASKED_AGAIN {
             match self.quietly(address, all_is_quiet).await {
-                Err(Ended::Lost) => {}
+                Err(ConnectionEnd::Lost) => {}
                 outcome => return outcome,
             }
         }
         self.quietly(address, all_is_quiet).await
     }
 
-    async fn quietly(&mut self, address: &str, all_is_quiet: bool) -> Result<(), Ended> {
-        let mut connection = Connection::open(self, address).await?;
+    async fn quietly(&mut self, address: &str, all_is_quiet: bool) -> Result<(), ConnectionEnd> {
+        let mut connection = DeviceConnection::open(self, address).await?;
         let done = timeout(SETTLING, connection.until_complete(all_is_quiet)).await;
         match done {
             Ok(done) => done?,
@@ -162,7 +165,7 @@ impl Device {
     }
 }
 
-impl Connection<'_> {
+impl DeviceConnection<'_> {
     fn pause_ms(&mut self) -> u64 {
         if self.gaps.is_empty() && self.unsent == 0 {
             let pause_ms = self.device.habits.pause_ms;
@@ -173,7 +176,7 @@ impl Connection<'_> {
     }
 
     /// Reads the inbox and the read states, as a client library does after a reconnect.
-    async fn come_back(&mut self) -> Result<(), Ended> {
+    async fn come_back(&mut self) -> Result<(), ConnectionEnd> {
         if self.device.views.is_empty() || self.device.dice.one_in(4) {
             self.read_inbox().await?;
         }
@@ -203,7 +206,7 @@ impl Connection<'_> {
         }
     }
 
-    async fn until_complete(&mut self, all_is_quiet: bool) -> Result<(), Ended> {
+    async fn until_complete(&mut self, all_is_quiet: bool) -> Result<(), ConnectionEnd> {
         while !self.caught_up {
             let frame = self.next().await?;
             self.hear(&frame)?;
@@ -231,10 +234,10 @@ impl Connection<'_> {
 
     /// Finds messages that a device without positions did not receive, using the inbox. For a
     /// user's only device, only its own messages may be missing.
-    async fn find_what_was_not_sent(&mut self) -> Result<(), Ended> {
+    async fn find_what_was_not_sent(&mut self) -> Result<(), ConnectionEnd> {
         self.read_inbox().await?;
         for gap in self.gaps.values_mut() {
-            gap.origin = super::gaps::Origin::Passed;
+            gap.origin = super::gaps::GapOrigin::Passed;
         }
         while !self.gaps.is_empty() {
             self.fetch_some().await?;

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use super::*;
 
 fn device() -> Device {
-    let identity = Identity {
+    let identity = DeviceIdentity {
         name: DeviceName::new("phone"),
         user: UserName::new("alice"),
         token: "token".to_owned(),
@@ -22,7 +22,7 @@ fn device() -> Device {
     let habits = Habits {
         tells_positions: true,
         only_device: true,
-        reader: Reader::Eager,
+        reader: ReadingHabit::Eager,
         long_absence_ms: 0,
         stays_connected: false,
         pause_ms: 10,
@@ -69,7 +69,7 @@ impl Script {
 async fn flushed<Outcome>(
     mut device: Device,
     script: impl AsyncFnOnce(TcpListener) -> Outcome,
-) -> (Device, Option<Violation>, Outcome) {
+) -> (Device, Option<ViolationReport>, Outcome) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let room = ConversationName::new("room");
@@ -130,13 +130,13 @@ fn void_keeps_a_view_contiguous() {
         let message = json!({
             "seq": seq, "sender_id": "void", "message_id": format!("m{seq}"), "content": "", "content_type": content_type,
         });
-        Seen::from_json(&message).unwrap()
+        ReceivedMessage::from_json(&message).unwrap()
     };
     let mut view = View::new(UserName::new("alice"));
     for (seq, content_type) in [(1, "text"), (2, "void"), (3, "text")] {
         view.take(&seen(seq, content_type)).unwrap();
     }
-    let said: Vec<bool> = view.messages().iter().map(Seen::is_said).collect();
+    let said: Vec<bool> = view.messages().iter().map(ReceivedMessage::is_said).collect();
     assert_eq!((view.end(), said), (3, vec![true, false, true]));
-    assert!(crate::checker::Stored::from(&seen(2, "void")).system);
+    assert!(crate::checker::HistoryMessage::from(&seen(2, "void")).system);
 }

@@ -63,7 +63,7 @@ pub enum Trouble {
 
 /// A violation and its context. It prints everything, because a run is hard to repeat exactly.
 #[derive(Clone, Debug)]
-pub struct Violation {
+pub struct ViolationReport {
     pub seed: u64,
     pub device: DeviceName,
     pub conversation: Option<ConversationName>,
@@ -71,7 +71,7 @@ pub struct Violation {
     pub last_frames: Vec<String>,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for ViolationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = self.conversation.as_ref().map_or("no conversation", ConversationName::as_str);
         writeln!(f, "seed {}, device {}, {place}: {:?}", self.seed, self.device, self.trouble)?;

@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use crate::checker::Stored;
+use crate::checker::HistoryMessage;
 use crate::device::Trouble;
 use crate::names::UserName;
 
 /// A message as received in a push or a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedMessage {
     pub seq: u64,
     pub sender: UserName,
     pub message_id: String,
@@ -18,15 +18,15 @@ pub struct Seen {
 
 /// A membership change in a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum MembershipStep {
     Joined(UserName),
     Left(UserName),
 }
 
-impl Seen {
-    pub fn from_json(message: &Value) -> Option<Seen> {
+impl ReceivedMessage {
+    pub fn from_json(message: &Value) -> Option<ReceivedMessage> {
         let text = |field: &str| message[field].as_str().map(str::to_owned);
-        Some(Seen {
+        Some(ReceivedMessage {
             seq: message["seq"].as_u64()?,
             sender: UserName::new(message["sender_id"].as_str()?),
             message_id: text("message_id")?,
@@ -51,23 +51,23 @@ impl Seen {
     }
 
     /// Returns the membership change of this notice.
-    pub fn step(&self) -> Option<Step> {
+    pub fn step(&self) -> Option<MembershipStep> {
         if !self.is_notice() {
             return None;
         }
         let notice: Value = serde_json::from_str(&self.content).ok()?;
         let user = UserName::new(notice["user_id"].as_str()?);
         match notice["event"].as_str()? {
-            "member_added" => Some(Step::Joined(user)),
-            "member_removed" | "member_left" => Some(Step::Left(user)),
+            "member_added" => Some(MembershipStep::Joined(user)),
+            "member_removed" | "member_left" => Some(MembershipStep::Left(user)),
             _ => None,
         }
     }
 }
 
-impl From<&Seen> for Stored {
-    fn from(seen: &Seen) -> Stored {
-        Stored {
+impl From<&ReceivedMessage> for HistoryMessage {
+    fn from(seen: &ReceivedMessage) -> HistoryMessage {
+        HistoryMessage {
             seq: seen.seq,
             sender: seen.sender.as_str().to_owned(),
             message_id: seen.message_id.clone(),
@@ -83,7 +83,7 @@ impl From<&Seen> for Stored {
 pub struct View {
     owner: UserName,
     first: u64,
-    messages: Vec<Seen>,
+    messages: Vec<ReceivedMessage>,
     left: bool,
 }
 
@@ -101,7 +101,7 @@ impl View {
         self.first
     }
 
-    pub fn messages(&self) -> &[Seen] {
+    pub fn messages(&self) -> &[ReceivedMessage] {
         &self.messages
     }
 
@@ -115,19 +115,19 @@ impl View {
     }
 
     /// Returns whether this is the notice that the owner joined. A view starts with it.
-    pub fn begins_with(&self, message: &Seen) -> bool {
-        message.step() == Some(Step::Joined(self.owner.clone()))
+    pub fn begins_with(&self, message: &ReceivedMessage) -> bool {
+        message.step() == Some(MembershipStep::Joined(self.owner.clone()))
     }
 
     /// Returns whether this is the notice that the owner left. Messages still missing then stay
     /// invisible.
-    pub fn ends_with(&self, message: &Seen) -> bool {
-        message.step() == Some(Step::Left(self.owner.clone()))
+    pub fn ends_with(&self, message: &ReceivedMessage) -> bool {
+        message.step() == Some(MembershipStep::Left(self.owner.clone()))
     }
 
     /// Appends the next message, or checks that a known one is unchanged. Fails on a message above
     /// a gap, unless it is the owner's join or leave notice.
-    pub fn take(&mut self, message: &Seen) -> Result<(), Trouble> {
+    pub fn take(&mut self, message: &ReceivedMessage) -> Result<(), Trouble> {
         let known = message.seq.checked_sub(self.first).and_then(|at| self.messages.get(at as usize));
         if let Some(known) = known {
             return if known == message { Ok(()) } else { Err(Trouble::Altered { seq: message.seq }) };
@@ -157,18 +157,24 @@ impl View {
 mod tests {
     use super::*;
 
-    fn said(seq: u64) -> Seen {
+    fn said(seq: u64) -> ReceivedMessage {
         let content_type = "text".to_owned();
         let message_id = format!("m{seq}");
-        Seen { seq, sender: UserName::new("bob"), content: message_id.clone(), message_id, content_type }
+        ReceivedMessage {
+            seq,
+            sender: UserName::new("bob"),
+            content: message_id.clone(),
+            message_id,
+            content_type,
+        }
     }
 
-    fn notice(seq: u64, event: &str, user: &str) -> Seen {
+    fn notice(seq: u64, event: &str, user: &str) -> ReceivedMessage {
         let content = format!(r#"{{"event":"{event}","by":"bob","user_id":"{user}"}}"#);
-        Seen { content, content_type: "system".to_owned(), ..said(seq) }
+        ReceivedMessage { content, content_type: "system".to_owned(), ..said(seq) }
     }
 
-    fn view(messages: &[Seen]) -> View {
+    fn view(messages: &[ReceivedMessage]) -> View {
         let mut view = View::new(UserName::new("alice"));
         messages.iter().for_each(|message| view.take(message).unwrap());
         view
@@ -185,7 +191,7 @@ mod tests {
     #[test]
     fn view_detects_a_changed_message() {
         let mut view = view(&[said(1), said(2)]);
-        let altered = Seen { content: "other".to_owned(), ..said(2) };
+        let altered = ReceivedMessage { content: "other".to_owned(), ..said(2) };
         assert_eq!(view.take(&altered), Err(Trouble::Altered { seq: 2 }));
     }
 

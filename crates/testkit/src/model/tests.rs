@@ -26,7 +26,7 @@ fn notice(seq: u64, event: &str, about: &str) -> Value {
 }
 
 /// Alice and Bob are founders. Carol joins at 4; Bob leaves at 6 and rejoins at 7.
-fn group() -> Thread {
+fn group() -> ConversationHistory {
     let messages = [
         notice(1, "group_created", ""),
         said(2, "alice"),
@@ -38,7 +38,7 @@ fn group() -> Thread {
         said(8, "alice"),
         said(9, "carol"),
     ];
-    Thread::new(&[user("alice"), user("bob")], &messages).unwrap()
+    ConversationHistory::new(&[user("alice"), user("bob")], &messages).unwrap()
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn void_has_no_receipts_and_the_server_returns_message_not_found() {
         "received_at": 1002,
     });
     let messages = [said(1, "alice"), void, notice(3, "member_added", "carol")];
-    let thread = Thread::new(&[user("alice"), user("bob")], &messages).unwrap();
+    let thread = ConversationHistory::new(&[user("alice"), user("bob")], &messages).unwrap();
     let expected = |seq| thread.receipts(seq, &BTreeMap::new());
     let not_found = json!({"error": {"code": "message_not_found", "message": "no such message"}});
     assert_eq!(ReceiptCounts::from_answer(404, &not_found), Ok(expected(2)));
@@ -92,11 +92,11 @@ fn void_has_no_receipts_and_the_server_returns_message_not_found() {
 #[test]
 fn read_state_lies_between_published_and_claimed() {
     let room = ConversationName::new("g");
-    let mut record = Record::default();
+    let mut record = DeviceRecord::default();
     record.claim(&room, ReadState { delivered: 7, read: 4 });
     let told = ReadState { delivered: 5, read: 1 };
     record.hear_answer((room.clone(), user("alice")), told, true).unwrap();
-    let mut claims = Claims::default();
+    let mut claims = ClaimedReadStates::default();
     claims.add(&user("alice"), &record);
     let bounds = claims.bounds(&room, &user("alice"), &group(), true);
     // Her message at seq 8 implies that she has read everything before it.

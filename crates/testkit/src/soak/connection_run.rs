@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-use super::ledger::{Breach, Found, Shown};
-use super::life::{Ended, Life};
+use super::ledger::{Breach, ConversationBreach, Shown};
+use super::life::{ConnectionEnd, Life};
 use crate::client::{Situation, Socket, stopped};
 use crate::device::ReadState;
 use crate::http::request_until_answered;
@@ -40,7 +40,10 @@ pub(super) struct ConnectionRun<'a> {
 }
 
 impl Life {
-    pub(super) async fn spell(&mut self, situation: &mut watch::Receiver<Situation>) -> Result<(), Ended> {
+    pub(super) async fn spell(
+        &mut self,
+        situation: &mut watch::Receiver<Situation>,
+    ) -> Result<(), ConnectionEnd> {
         let length_ms =
             if self.dice.one_in(8) { self.dice.between(1, 60) } else { self.dice.between(2_000, 30_000) };
         let end = Instant::now() + Duration::from_millis(length_ms);
@@ -69,7 +72,7 @@ impl Life {
         Ok(())
     }
 
-    pub(super) async fn settle_once(&mut self) -> Result<(), Ended> {
+    pub(super) async fn settle_once(&mut self) -> Result<(), ConnectionEnd> {
         let mut spell = ConnectionRun::open(self).await?;
         while !spell.caught_up || !spell.life.outbox.is_empty() {
             spell.send_what_waits().await?;
@@ -83,10 +86,10 @@ impl Life {
 }
 
 impl<'a> ConnectionRun<'a> {
-    async fn open(life: &'a mut Life) -> Result<ConnectionRun<'a>, Ended> {
+    async fn open(life: &'a mut Life) -> Result<ConnectionRun<'a>, ConnectionEnd> {
         let url = format!("ws://{}/v1/ws", life.world.address);
         let connecting = timeout(PATIENCE, tokio_tungstenite::connect_async(url));
-        let Ok(Ok((socket, _))) = connecting.await else { return Err(Ended::Lost) };
+        let Ok(Ok((socket, _))) = connecting.await else { return Err(ConnectionEnd::Lost) };
         life.happened.connections += 1;
         let mut positions = Map::new();
         for (conversation, view) in &life.views {
@@ -110,32 +113,32 @@ impl<'a> ConnectionRun<'a> {
         Ok(spell)
     }
 
-    async fn say(&mut self, frame: &Value) -> Result<(), Ended> {
+    async fn say(&mut self, frame: &Value) -> Result<(), ConnectionEnd> {
         match timeout(PATIENCE, self.socket.send(Message::text(frame.to_string()))).await {
             Ok(Ok(())) => Ok(()),
-            _ => Err(Ended::Lost),
+            _ => Err(ConnectionEnd::Lost),
         }
     }
 
     /// Returns the next frame. Cancellation-safe: dropping the future loses no frame.
-    async fn next(&mut self) -> Result<Value, Ended> {
+    async fn next(&mut self) -> Result<Value, ConnectionEnd> {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
                 Some(Ok(Message::Close(reason))) => {
                     let code = reason.as_ref().map_or(0, |reason| reason.code.into());
                     return Err(match COMING_BACK.contains(&code) {
-                        true => Ended::Lost,
+                        true => ConnectionEnd::Lost,
                         false => misspoken(None, format!("the server closed with {reason:?}")),
                     });
                 }
                 Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Err(Ended::Lost),
+                Some(Err(_)) | None => return Err(ConnectionEnd::Lost),
             }
         }
     }
 
-    async fn send_what_waits(&mut self) -> Result<(), Ended> {
+    async fn send_what_waits(&mut self) -> Result<(), ConnectionEnd> {
         while self.caught_up && self.under_way < WINDOW.min(self.life.outbox.len()) {
             let attempt = &mut self.life.outbox[self.under_way];
             let mut frame = json!({
@@ -157,7 +160,7 @@ impl<'a> ConnectionRun<'a> {
     }
 
     /// Does one random action.
-    async fn chore(&mut self) -> Result<(), Ended> {
+    async fn chore(&mut self) -> Result<(), ConnectionEnd> {
         let Some(room) = self.life.dice.pick(&self.life.rooms).cloned() else { return Ok(()) };
         match self.life.dice.below(100) {
             0..45 => self.mark(&room, "delivered").await,
@@ -171,7 +174,7 @@ impl<'a> ConnectionRun<'a> {
     }
 
     /// Sends a receipt, never above the end of the view.
-    async fn mark(&mut self, room: &ConversationName, kind: &str) -> Result<(), Ended> {
+    async fn mark(&mut self, room: &ConversationName, kind: &str) -> Result<(), ConnectionEnd> {
         let end = self.life.views[room].end;
         let seq = if self.life.dice.one_in(4) { self.life.dice.between(end / 2, end) } else { end };
         self.life.happened.marks += 1;
@@ -181,7 +184,7 @@ impl<'a> ConnectionRun<'a> {
     }
 
     /// Reads a page anywhere in the conversation; most of them lie in the archive.
-    async fn read_old_page(&mut self, room: &ConversationName) -> Result<(), Ended> {
+    async fn read_old_page(&mut self, room: &ConversationName) -> Result<(), ConnectionEnd> {
         let end = self.life.views[room].end;
         if end == 0 {
             return Ok(());
@@ -203,7 +206,7 @@ impl<'a> ConnectionRun<'a> {
     }
 
     /// Checks that the heads in the inbox are not below the ends of the device's views.
-    async fn read_inbox(&mut self) -> Result<(), Ended> {
+    async fn read_inbox(&mut self) -> Result<(), ConnectionEnd> {
         let before: Vec<(ConversationName, u64)> =
             self.life.ends().map(|(room, end)| (room.clone(), end)).collect();
         let page = self.ask_path(None, "/v1/conversations?limit=100").await?;
@@ -216,7 +219,7 @@ impl<'a> ConnectionRun<'a> {
         for (room, end) in before {
             let head = entries.get(room.as_str()).and_then(|entry| entry["last_seq"].as_u64()).unwrap_or(0);
             if head < end {
-                return Err(Ended::Broken(Found {
+                return Err(ConnectionEnd::Broken(ConversationBreach {
                     conversation: room,
                     breach: Breach::Lost { seq: end, head },
                 }));
@@ -226,7 +229,7 @@ impl<'a> ConnectionRun<'a> {
         Ok(())
     }
 
-    async fn ask_status(&mut self, room: &ConversationName) -> Result<(), Ended> {
+    async fn ask_status(&mut self, room: &ConversationName) -> Result<(), ConnectionEnd> {
         let answer = self.ask(room, "status").await?;
         for member in answer["members"].as_array().into_iter().flatten() {
             self.hear_status(room, member, false)?;
@@ -234,25 +237,35 @@ impl<'a> ConnectionRun<'a> {
         Ok(())
     }
 
-    pub(super) async fn ask(&mut self, room: &ConversationName, what: &str) -> Result<Value, Ended> {
+    pub(super) async fn ask(&mut self, room: &ConversationName, what: &str) -> Result<Value, ConnectionEnd> {
         self.ask_path(Some(room), &format!("/v1/conversations/{room}/{what}")).await
     }
 
-    async fn ask_path(&mut self, room: Option<&ConversationName>, path: &str) -> Result<Value, Ended> {
+    async fn ask_path(
+        &mut self,
+        room: Option<&ConversationName>,
+        path: &str,
+    ) -> Result<Value, ConnectionEnd> {
         let asking = request_until_answered(&self.life.world.address, "GET", path, &self.life.token, None);
         match timeout(PATIENCE, asking).await {
             Ok(Ok((200, answer))) => Ok(answer),
             Ok(Ok((status, answer))) => Err(misspoken(room, format!("GET {path}: {status} {answer}"))),
-            _ => Err(Ended::Lost),
+            _ => Err(ConnectionEnd::Lost),
         }
     }
 
     /// Checks a message that must be at `seq` against the ledger.
-    pub(super) fn take(&self, room: &ConversationName, message: &Value, seq: u64) -> Result<(), Ended> {
+    pub(super) fn take(
+        &self,
+        room: &ConversationName,
+        message: &Value,
+        seq: u64,
+    ) -> Result<(), ConnectionEnd> {
         let Some(shown) = Shown::of_json(message) else {
             return Err(misspoken(Some(room), format!("a message: {message}")));
         };
-        let broken = |breach| Ended::Broken(Found { conversation: room.clone(), breach });
+        let broken =
+            |breach| ConnectionEnd::Broken(ConversationBreach { conversation: room.clone(), breach });
         if shown.seq != seq {
             return Err(broken(Breach::Gap { after: seq - 1, then: shown.seq }));
         }
@@ -260,10 +273,10 @@ impl<'a> ConnectionRun<'a> {
     }
 }
 
-pub(super) fn misspoken(room: Option<&ConversationName>, what: String) -> Ended {
+pub(super) fn misspoken(room: Option<&ConversationName>, what: String) -> ConnectionEnd {
     let breach = Breach::Misspoken(what);
-    Ended::Broken(match room {
-        Some(room) => Found { conversation: room.clone(), breach },
-        None => Found::anywhere(breach),
+    ConnectionEnd::Broken(match room {
+        Some(room) => ConversationBreach { conversation: room.clone(), breach },
+        None => ConversationBreach::anywhere(breach),
     })
 }

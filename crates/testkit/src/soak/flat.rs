@@ -9,7 +9,7 @@
 use std::fmt;
 
 /// (second, value).
-pub type Sample = (f64, f64);
+pub type TimedValue = (f64, f64);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowance {
@@ -38,15 +38,15 @@ const SECONDS_AN_HOUR: f64 = 3_600.0;
 
 impl Flatness {
     /// Judges the samples. Returns `None` if fewer than three remain after the warm-up.
-    pub fn of(samples: &[Sample], allowance: Allowance) -> Option<Flatness> {
+    pub fn of(samples: &[TimedValue], allowance: Allowance) -> Option<Flatness> {
         let (begin, end) = (samples.first()?.0, samples.last()?.0);
         let warm = begin + (end - begin) * WARM_UP_SHARE;
-        let judged: Vec<Sample> = samples.iter().copied().filter(|(second, _)| *second >= warm).collect();
+        let judged: Vec<TimedValue> = samples.iter().copied().filter(|(second, _)| *second >= warm).collect();
         if judged.len() < 3 {
             return None;
         }
         let stretch = judged.len().div_ceil(MOST_STRETCHES);
-        let stretches: Vec<Sample> = judged.chunks(stretch).map(middle).collect();
+        let stretches: Vec<TimedValue> = judged.chunks(stretch).map(middle).collect();
         let mut slopes = Vec::with_capacity(stretches.len() * stretches.len() / 2);
         for (at, (second, value)) in stretches.iter().enumerate() {
             let later = stretches[at + 1..].iter().filter(|(then, _)| then > second);
@@ -72,7 +72,7 @@ impl fmt::Display for Flatness {
     }
 }
 
-fn middle(stretch: &[Sample]) -> Sample {
+fn middle(stretch: &[TimedValue]) -> TimedValue {
     (
         median(stretch.iter().map(|(second, _)| *second).collect()),
         median(stretch.iter().map(|(_, value)| *value).collect()),
@@ -94,7 +94,7 @@ mod tests {
     const ALLOWANCE: Allowance = Allowance { absolute: 4.0, share_an_hour: 0.1 };
 
     fn judged(seconds: u32, value: impl Fn(f64) -> f64) -> Flatness {
-        let samples: Vec<Sample> =
+        let samples: Vec<TimedValue> =
             (0..seconds).map(|second| (f64::from(second), value(f64::from(second)))).collect();
         Flatness::of(&samples, ALLOWANCE).unwrap()
     }

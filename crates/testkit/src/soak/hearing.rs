@@ -4,8 +4,8 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::connection_run::{ConnectionRun, misspoken};
-use super::ledger::{Breach, Found, Shown};
-use super::life::Ended;
+use super::ledger::{Breach, ConversationBreach, Shown};
+use super::life::ConnectionEnd;
 use crate::device::ReadState;
 use crate::names::{ConversationName, UserName};
 
@@ -13,7 +13,7 @@ use crate::names::{ConversationName, UserName};
 const PAGE: u64 = 100;
 
 impl ConnectionRun<'_> {
-    pub(super) async fn hear(&mut self, frame: &Value) -> Result<(), Ended> {
+    pub(super) async fn hear(&mut self, frame: &Value) -> Result<(), ConnectionEnd> {
         let room = frame["conversation_id"].as_str().map(ConversationName::new);
         match (frame["type"].as_str(), room) {
             (Some("message"), Some(room)) => self.hear_message(&room, frame),
@@ -33,7 +33,7 @@ impl ConnectionRun<'_> {
     }
 
     /// On a connection, each conversation continues by one from its position in `hello`.
-    fn hear_message(&mut self, room: &ConversationName, frame: &Value) -> Result<(), Ended> {
+    fn hear_message(&mut self, room: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
         let next = self.life.views[room].end + 1;
         self.take(room, frame, next)?;
         self.life.happened.received += 1;
@@ -47,7 +47,7 @@ impl ConnectionRun<'_> {
         }
     }
 
-    fn hear_ack(&mut self, room: &ConversationName, frame: &Value) -> Result<(), Ended> {
+    fn hear_ack(&mut self, room: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
         let (Some(message_id), Some(seq), Some(duplicate)) =
             (frame["message_id"].as_str(), frame["seq"].as_u64(), frame["duplicate"].as_bool())
         else {
@@ -65,7 +65,8 @@ impl ConnectionRun<'_> {
         if let Some(due) = attempt.due {
             self.life.world.acks.record(Instant::now().saturating_duration_since(due));
         }
-        let broken = |breach| Ended::Broken(Found { conversation: room.clone(), breach });
+        let broken =
+            |breach| ConnectionEnd::Broken(ConversationBreach { conversation: room.clone(), breach });
         self.life.world.ledger.acknowledged(room, attempt.name, seq).map_err(broken)?;
         // Duplicates and messages in a skipped range are delivered separately.
         let left_out = self.left_out.get(room).is_some_and(|(after, until)| *after < seq && seq <= *until);
@@ -82,7 +83,7 @@ impl ConnectionRun<'_> {
     }
 
     /// Fetches the skipped messages. Frames that arrive meanwhile wait in the socket.
-    async fn hear_backlog(&mut self, room: &ConversationName, frame: &Value) -> Result<(), Ended> {
+    async fn hear_backlog(&mut self, room: &ConversationName, frame: &Value) -> Result<(), ConnectionEnd> {
         let after = self.life.views[room].end;
         let (Some(next_after), Some(until)) = (frame["next_after_seq"].as_u64(), frame["head_seq"].as_u64())
         else {
@@ -115,12 +116,13 @@ impl ConnectionRun<'_> {
         room: &ConversationName,
         status: &Value,
         is_frame: bool,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ConnectionEnd> {
         let (Some(user), Some(told)) = (status["user_id"].as_str(), ReadState::from_json(status)) else {
             return Err(misspoken(Some(room), status.to_string()));
         };
         let of = UserName::new(user);
-        let broken = |breach| Ended::Broken(Found { conversation: room.clone(), breach });
+        let broken =
+            |breach| ConnectionEnd::Broken(ConversationBreach { conversation: room.clone(), breach });
         self.life.happened.statuses += 1;
         let mut from = ReadState::default();
         if is_frame {

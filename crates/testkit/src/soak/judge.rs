@@ -7,9 +7,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::ledger::{Breach, Found, Shown};
+use super::ledger::{Breach, ConversationBreach, Shown};
 use super::life::Life;
-use super::{Happened, World};
+use super::{SoakCounts, SoakState};
 use crate::crowd::Scene;
 use crate::device::ReadState;
 use crate::dice::Dice;
@@ -19,7 +19,7 @@ use crate::names::{ConversationName, UserName};
 /// Totals of a successful check.
 #[derive(Clone, Copy, Debug)]
 pub struct Verdict {
-    pub happened: Happened,
+    pub happened: SoakCounts,
     /// Messages in all conversations, compared one by one.
     pub messages: u64,
     pub seats: u64,
@@ -29,19 +29,19 @@ pub struct Verdict {
 }
 
 /// Runs the final check. Panics on the first breach.
-pub async fn judge(scene: &Arc<Scene>, world: &Arc<World>, lives: &[Life], dice: &mut Dice) -> Verdict {
+pub async fn judge(scene: &Arc<Scene>, world: &Arc<SoakState>, lives: &[Life], dice: &mut Dice) -> Verdict {
     let heads = histories(scene, world).await;
     for life in lives {
         for (conversation, end) in life.ends() {
             let head = heads[conversation];
             let breach = Breach::NotUpToDate { writer: life.writer, end, head };
-            assert!(end == head, "{}", Found { conversation: conversation.clone(), breach });
+            assert!(end == head, "{}", ConversationBreach { conversation: conversation.clone(), breach });
         }
     }
     let court = HistoryCheck { scene, world, heads: &heads };
     let standing = court.ticks(dice).await;
     let unread = court.inboxes(&standing).await;
-    let happened = lives.iter().fold(Happened::default(), |sum, life| sum.and(life.happened));
+    let happened = lives.iter().fold(SoakCounts::default(), |sum, life| sum.and(life.happened));
     Verdict {
         happened,
         messages: heads.values().sum(),
@@ -52,7 +52,7 @@ pub async fn judge(scene: &Arc<Scene>, world: &Arc<World>, lives: &[Life], dice:
 }
 
 /// Reads every conversation completely, several in parallel. Returns their heads.
-async fn histories(scene: &Arc<Scene>, world: &Arc<World>) -> BTreeMap<ConversationName, u64> {
+async fn histories(scene: &Arc<Scene>, world: &Arc<SoakState>) -> BTreeMap<ConversationName, u64> {
     /// Number of conversations that are read concurrently.
     const AT_ONCE: usize = 4;
     let mut plans = (0..scene.plans.len()).collect::<Vec<_>>();
@@ -71,10 +71,10 @@ async fn histories(scene: &Arc<Scene>, world: &Arc<World>) -> BTreeMap<Conversat
     }
 }
 
-async fn history(scene: Arc<Scene>, number: usize, world: Arc<World>) -> (ConversationName, u64) {
+async fn history(scene: Arc<Scene>, number: usize, world: Arc<SoakState>) -> (ConversationName, u64) {
     let plan = &scene.plans[number];
     let conversation = plan.name.clone();
-    let found = |breach| Found { conversation: conversation.clone(), breach };
+    let found = |breach| ConversationBreach { conversation: conversation.clone(), breach };
     let mut reader = world.ledger.reader(conversation.clone());
     loop {
         let path = format!("/v1/conversations/{conversation}/messages?after_seq={}&limit=100", reader.head());
@@ -92,17 +92,17 @@ async fn history(scene: Arc<Scene>, number: usize, world: Arc<World>) -> (Conver
 
 struct HistoryCheck<'a> {
     scene: &'a Scene,
-    world: &'a World,
+    world: &'a SoakState,
     heads: &'a BTreeMap<ConversationName, u64>,
 }
 
-type MemberState = BTreeMap<(ConversationName, UserName), ReadState>;
+type ReadStatesByMember = BTreeMap<(ConversationName, UserName), ReadState>;
 
 impl HistoryCheck<'_> {
     /// Checks that each read state lies between what was published and what the devices claimed.
     /// Then sends final receipts and checks that the read states match them.
-    async fn ticks(&self, dice: &mut Dice) -> MemberState {
-        let mut standing = MemberState::new();
+    async fn ticks(&self, dice: &mut Dice) -> ReadStatesByMember {
+        let mut standing = ReadStatesByMember::new();
         for plan in &self.scene.plans {
             let (room, head) = (&plan.name, self.heads[&plan.name]);
             let mut expected = BTreeMap::new();
@@ -110,7 +110,7 @@ impl HistoryCheck<'_> {
                 let (least, most) = self.world.ledger.bounds(room, &user);
                 let breach = Breach::TickOutOfBounds { of: user.clone(), found, least, most };
                 let within = found.covers(least) && most.covers(found);
-                assert!(within, "{}", Found { conversation: room.clone(), breach });
+                assert!(within, "{}", ConversationBreach { conversation: room.clone(), breach });
                 let read = dice.between(most.read.max(self.world.ledger.last_own(room, &user)), head);
                 let now = ReadState { delivered: head, read };
                 self.mark(room, &user, "delivered", head).await;
@@ -146,7 +146,7 @@ impl HistoryCheck<'_> {
 
     /// Checks that each inbox lists every conversation once, with its head and exact unread count.
     /// Returns the total.
-    async fn inboxes(&self, standing: &MemberState) -> u64 {
+    async fn inboxes(&self, standing: &ReadStatesByMember) -> u64 {
         let mut sum = 0;
         for user in self.scene.tokens.keys() {
             let mut found = BTreeMap::new();
@@ -178,7 +178,7 @@ impl HistoryCheck<'_> {
 }
 
 async fn ask(
-    world: &World,
+    world: &SoakState,
     scene: &Scene,
     user: &UserName,
     method: &str,

@@ -14,13 +14,13 @@ use crate::names::{ConversationName, Membership, UserName};
 
 /// One of the sending devices, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Writer(pub u32);
+pub struct SenderNumber(pub u32);
 
 /// The name of a message: its writer and the writer's message number in the conversation, counted
 /// from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageName {
-    pub writer: Writer,
+    pub writer: SenderNumber,
     pub number: u64,
 }
 
@@ -34,7 +34,7 @@ impl MessageName {
 
     fn of_id(id: &str) -> Option<MessageName> {
         let (writer, number) = id.strip_prefix('w')?.split_once('n')?;
-        let name = MessageName { writer: Writer(writer.parse().ok()?), number: number.parse().ok()? };
+        let name = MessageName { writer: SenderNumber(writer.parse().ok()?), number: number.parse().ok()? };
         // Another spelling of the same numbers is a different id.
         (name.id() == id).then_some(name)
     }
@@ -70,13 +70,13 @@ pub enum Breach {
     Lost { seq: u64, head: u64 },
     /// The writer's next message in the history has an unexpected number: a message is missing,
     /// duplicated or out of order.
-    NotNext { seq: u64, writer: Writer, expected: u64, found: u64 },
+    NotNext { seq: u64, writer: SenderNumber, expected: u64, found: u64 },
     /// The history lacks messages that were acknowledged to this writer.
-    Missing { writer: Writer, acknowledged: u64, found: u64 },
+    Missing { writer: SenderNumber, acknowledged: u64, found: u64 },
     /// The seqs are not contiguous.
     Gap { after: u64, then: u64 },
     /// A device that is up to date does not end at the head.
-    NotUpToDate { writer: Writer, end: u64, head: u64 },
+    NotUpToDate { writer: SenderNumber, end: u64, head: u64 },
     /// A tick moved backwards on a connection, or read is above delivered.
     TickWentBack { of: UserName, from: ReadState, to: ReadState },
     /// A tick above everything that devices reported, or below what was published.
@@ -87,19 +87,19 @@ pub enum Breach {
 
 /// A breach and its conversation.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct ConversationBreach {
     pub conversation: ConversationName,
     pub breach: Breach,
 }
 
-impl Found {
+impl ConversationBreach {
     /// A breach without a conversation.
-    pub fn anywhere(breach: Breach) -> Found {
-        Found { conversation: ConversationName::new("no conversation in particular"), breach }
+    pub fn anywhere(breach: Breach) -> ConversationBreach {
+        ConversationBreach { conversation: ConversationName::new("no conversation in particular"), breach }
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for ConversationBreach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "in {}: {:?}", self.conversation, self.breach)
     }
@@ -125,20 +125,20 @@ impl NameHash {
     }
 
     fn name(self) -> Option<MessageName> {
-        let writer = Writer(u32::try_from(self.0 >> NUMBER_BITS).expect("24 bits"));
+        let writer = SenderNumber(u32::try_from(self.0 >> NUMBER_BITS).expect("24 bits"));
         let number = self.0 & ((1 << NUMBER_BITS) - 1);
         (self != UNSEEN && self != NOTICE).then_some(MessageName { writer, number })
     }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Progress {
+struct SenderProgress {
     attempted: u64,
     acknowledged: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct MemberState {
+struct LedgerReadState {
     /// The maximum that any device of the user claimed.
     claimed: ReadState,
     /// The maximum that any client received.
@@ -150,8 +150,8 @@ struct MemberState {
 #[derive(Default)]
 struct ConversationRecord {
     prints: Vec<NameHash>,
-    writers: BTreeMap<Writer, Progress>,
-    seats: BTreeMap<UserName, MemberState>,
+    writers: BTreeMap<SenderNumber, SenderProgress>,
+    seats: BTreeMap<UserName, LedgerReadState>,
 }
 
 /// All facts of a run that the final check needs.
@@ -173,7 +173,7 @@ impl Ledger {
     }
 
     /// Returns the name of the writer's next message and counts it as attempted.
-    pub fn attempt(&self, conversation: &ConversationName, writer: Writer) -> MessageName {
+    pub fn attempt(&self, conversation: &ConversationName, writer: SenderNumber) -> MessageName {
         let mut room = self.room(conversation);
         let progress = room.writers.entry(writer).or_default();
         progress.attempted += 1;
@@ -239,7 +239,7 @@ impl Ledger {
     /// Returns the inclusive bounds of a user's read state after all traffic has ended.
     pub fn bounds(&self, conversation: &ConversationName, user: &UserName) -> (ReadState, ReadState) {
         let standing = self.room(conversation).seats.get(user).copied().unwrap_or_default();
-        let MemberState { claimed, told, last_own } = standing;
+        let LedgerReadState { claimed, told, last_own } = standing;
         // A reply implies that the user has read everything before it.
         let replied = last_own.saturating_sub(1);
         let replied = ReadState { delivered: replied, read: replied };
@@ -248,8 +248,8 @@ impl Ledger {
     }
 
     /// Returns a reader that checks the whole history of a conversation from the first seq.
-    pub fn reader(&self, conversation: ConversationName) -> Reader<'_> {
-        Reader { ledger: self, conversation, head: 0, counted: BTreeMap::new() }
+    pub fn reader(&self, conversation: ConversationName) -> HistoryChecker<'_> {
+        HistoryChecker { ledger: self, conversation, head: 0, counted: BTreeMap::new() }
     }
 
     /// Counts the messages of others above `read`. Requires that the history was checked.
@@ -299,19 +299,19 @@ impl ConversationRecord {
 }
 
 /// Checks a history message by message.
-pub struct Reader<'a> {
+pub struct HistoryChecker<'a> {
     ledger: &'a Ledger,
     conversation: ConversationName,
     head: u64,
-    counted: BTreeMap<Writer, u64>,
+    counted: BTreeMap<SenderNumber, u64>,
 }
 
-impl Reader<'_> {
+impl HistoryChecker<'_> {
     pub fn head(&self) -> u64 {
         self.head
     }
 
-    /// Checks the next message of the history. Request pages after [`Reader::head`].
+    /// Checks the next message of the history. Request pages after [`HistoryChecker::head`].
     pub fn next(&mut self, shown: Shown<'_>) -> Result<(), Breach> {
         if shown.seq != self.head + 1 {
             return Err(Breach::Gap { after: self.head, then: shown.seq });

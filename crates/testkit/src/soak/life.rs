@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::World;
-use super::ledger::{Breach, Found, MessageName, Writer};
+use super::SoakState;
+use super::ledger::{Breach, ConversationBreach, MessageName, SenderNumber};
 use crate::client::{Situation, Socket, stopped};
 use crate::dice::Dice;
 use crate::names::{ConversationName, UserName};
 
 /// Counters, so that a test can assert that enough happened.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Happened {
+pub struct SoakCounts {
     pub connections: u64,
     pub cuts: u64,
     pub closes: u64,
@@ -36,9 +36,9 @@ pub struct Happened {
     pub left_unwritten: u64,
 }
 
-impl Happened {
-    pub fn and(self, other: Happened) -> Happened {
-        Happened {
+impl SoakCounts {
+    pub fn and(self, other: SoakCounts) -> SoakCounts {
+        SoakCounts {
             connections: self.connections + other.connections,
             cuts: self.cuts + other.cuts,
             closes: self.closes + other.closes,
@@ -61,7 +61,7 @@ impl Happened {
 
 /// A device has everything from seq 1 up to `end`, received in order.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct View {
+pub(super) struct ReceivedPrefix {
     pub end: u64,
 }
 
@@ -77,20 +77,20 @@ pub(super) struct Attempt {
 }
 
 /// Why a connection ended.
-pub(super) enum Ended {
+pub(super) enum ConnectionEnd {
     Lost,
-    Broken(Found),
+    Broken(ConversationBreach),
 }
 
 pub struct Life {
-    pub writer: Writer,
+    pub writer: SenderNumber,
     pub user: UserName,
-    pub happened: Happened,
+    pub happened: SoakCounts,
     pub(super) token: String,
-    pub(super) views: BTreeMap<ConversationName, View>,
+    pub(super) views: BTreeMap<ConversationName, ReceivedPrefix>,
     pub(super) rooms: Vec<ConversationName>,
     pub(super) outbox: VecDeque<Attempt>,
-    pub(super) world: Arc<World>,
+    pub(super) world: Arc<SoakState>,
     pub(super) dice: Dice,
     pub(super) next_due: Instant,
     /// Sockets that the device stopped reading without closing them.
@@ -106,19 +106,19 @@ const SETTLING: Duration = Duration::from_secs(300);
 
 impl Life {
     pub(super) fn new(
-        writer: Writer,
+        writer: SenderNumber,
         user: UserName,
         token: String,
         rooms: Vec<ConversationName>,
-        world: Arc<World>,
+        world: Arc<SoakState>,
         mut dice: Dice,
     ) -> Life {
-        let views = rooms.iter().map(|room| (room.clone(), View::default())).collect();
+        let views = rooms.iter().map(|room| (room.clone(), ReceivedPrefix::default())).collect();
         let first = world.between_sends.mul_f64(dice.below(1_000) as f64 / 1e3);
         Life {
             writer,
             user,
-            happened: Happened::default(),
+            happened: SoakCounts::default(),
             token,
             views,
             rooms,
@@ -135,7 +135,10 @@ impl Life {
         self.views.iter().map(|(conversation, view)| (conversation, view.end))
     }
 
-    pub(super) async fn live(mut self, mut situation: watch::Receiver<Situation>) -> (Life, Option<Found>) {
+    pub(super) async fn live(
+        mut self,
+        mut situation: watch::Receiver<Situation>,
+    ) -> (Life, Option<ConversationBreach>) {
         self.next_due =
             Instant::now() + self.world.between_sends.mul_f64(self.dice.below(1_000) as f64 / 1e3);
         while !situation.borrow().stop {
@@ -145,11 +148,11 @@ impl Life {
                     self.dice.between(5_000, 20_000)
                 }
                 Ok(()) => self.dice.between(20, 500),
-                Err(Ended::Lost) => {
+                Err(ConnectionEnd::Lost) => {
                     self.happened.lost += 1;
                     self.dice.between(20, 500)
                 }
-                Err(Ended::Broken(found)) => return (self, Some(found)),
+                Err(ConnectionEnd::Broken(found)) => return (self, Some(found)),
             };
             let until = Instant::now() + Duration::from_millis(away_ms);
             let _either = timeout_at(until, stopped(&mut situation)).await;
@@ -197,19 +200,19 @@ impl Life {
     }
 
     /// Sends the outbox and fetches everything missing, from a server without other load.
-    pub(super) async fn settle(mut self) -> (Life, Option<Found>) {
+    pub(super) async fn settle(mut self) -> (Life, Option<ConversationBreach>) {
         let deadline = Instant::now() + SETTLING;
         // Write no new messages.
         self.next_due = deadline + SETTLING;
         loop {
             match timeout_at(deadline, self.settle_once()).await {
                 Ok(Ok(())) => return (self, None),
-                Ok(Err(Ended::Lost)) => sleep(Duration::from_millis(200)).await,
-                Ok(Err(Ended::Broken(found))) => return (self, Some(found)),
+                Ok(Err(ConnectionEnd::Lost)) => sleep(Duration::from_millis(200)).await,
+                Ok(Err(ConnectionEnd::Broken(found))) => return (self, Some(found)),
                 Err(_) => {
                     let waiting = self.outbox.len();
                     let stuck = format!("{} is stuck with {waiting} messages unanswered", self.user);
-                    return (self, Some(Found::anywhere(Breach::Misspoken(stuck))));
+                    return (self, Some(ConversationBreach::anywhere(Breach::Misspoken(stuck))));
                 }
             }
         }

@@ -27,12 +27,12 @@ use crate::dice::Dice;
 use crate::names::UserName;
 use gauge::Acks;
 pub use judge::{Verdict, judge};
-use ledger::{Found, Ledger, Writer};
-pub use life::{Happened, Life};
+use ledger::{ConversationBreach, Ledger, SenderNumber};
+pub use life::{Life, SoakCounts};
 
 /// The size of a run, read from the environment.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct SoakPlan {
     pub seed: u64,
     pub minutes: u64,
     /// Messages per second of all devices together.
@@ -41,10 +41,10 @@ pub struct Plan {
     pub conversations: usize,
 }
 
-impl Plan {
-    pub fn from_environment() -> Plan {
+impl SoakPlan {
+    pub fn from_environment() -> SoakPlan {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
-        let plan = Plan {
+        let plan = SoakPlan {
             seed: given("SEED").unwrap_or(now),
             minutes: given("MINUTES").unwrap_or(1),
             rate: given("RATE").unwrap_or(100),
@@ -61,7 +61,7 @@ impl Plan {
     }
 
     pub fn sizes(&self) -> Sizes {
-        let Plan { seed, clients, conversations, minutes, .. } = *self;
+        let SoakPlan { seed, clients, conversations, minutes, .. } = *self;
         Sizes { seed, clients, conversations, seconds: minutes * 60, kills: 0 }
     }
 }
@@ -73,9 +73,9 @@ fn given<T: FromStr>(name: &str) -> Option<T> {
 }
 
 /// Prints the environment variables that repeat the run.
-impl fmt::Display for Plan {
+impl fmt::Display for SoakPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seed, minutes, rate, clients, conversations } = self;
+        let SoakPlan { seed, minutes, rate, clients, conversations } = self;
         write!(
             f,
             "BLUETICK_SOAK_SEED={seed} BLUETICK_SOAK_MINUTES={minutes} BLUETICK_SOAK_RATE={rate} \
@@ -85,7 +85,7 @@ impl fmt::Display for Plan {
 }
 
 /// State shared by all devices.
-pub struct World {
+pub struct SoakState {
     pub ledger: Ledger,
     pub acks: Arc<Acks>,
     pub address: String,
@@ -94,11 +94,16 @@ pub struct World {
 }
 
 /// Creates the devices, not connected yet.
-pub fn devices(plan: &Plan, scene: &Scene, address: &str, dice: &mut Dice) -> (Arc<World>, Vec<Life>) {
+pub fn devices(
+    plan: &SoakPlan,
+    scene: &Scene,
+    address: &str,
+    dice: &mut Dice,
+) -> (Arc<SoakState>, Vec<Life>) {
     let users: Vec<&UserName> = scene.tokens.keys().collect();
     let owners: Vec<UserName> = (0..plan.clients).map(|number| users[number % users.len()].clone()).collect();
     let conversations = scene.plans.iter().map(|plan| plan.name.clone());
-    let world = Arc::new(World {
+    let world = Arc::new(SoakState {
         ledger: Ledger::new(conversations, owners.clone()),
         acks: Arc::default(),
         address: address.to_owned(),
@@ -107,7 +112,7 @@ pub fn devices(plan: &Plan, scene: &Scene, address: &str, dice: &mut Dice) -> (A
     let life = |(number, user): (usize, UserName)| {
         let rooms = scene.plans.iter().filter(|plan| plan.founders.contains(&user));
         let rooms = rooms.map(|plan| plan.name.clone()).collect();
-        let writer = Writer(u32::try_from(number).expect("the number of devices fits"));
+        let writer = SenderNumber(u32::try_from(number).expect("the number of devices fits"));
         let token = scene.tokens[&user].clone();
         Life::new(writer, user, token, rooms, Arc::clone(&world), dice.fork())
     };
@@ -133,7 +138,7 @@ pub async fn settle(mut lives: Vec<Life>) -> Vec<Life> {
 }
 
 async fn joined(
-    lives: &mut JoinSet<(Life, Option<Found>)>,
+    lives: &mut JoinSet<(Life, Option<ConversationBreach>)>,
     stop: Option<&watch::Sender<Situation>>,
 ) -> Vec<Life> {
     let (mut all, mut found) = (Vec::new(), Vec::new());
@@ -146,7 +151,7 @@ async fn joined(
         all.push(life);
         found.extend(breach);
     }
-    let list: Vec<String> = found.iter().map(Found::to_string).collect();
+    let list: Vec<String> = found.iter().map(ConversationBreach::to_string).collect();
     assert!(found.is_empty(), "{} breaches:\n{}", list.len(), list.join("\n"));
     all.sort_by_key(|life| life.writer);
     all

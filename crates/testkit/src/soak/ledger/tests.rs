@@ -2,8 +2,8 @@
 
 use super::*;
 
-const ALICE: Writer = Writer(0);
-const BOB: Writer = Writer(1);
+const ALICE: SenderNumber = SenderNumber(0);
+const BOB: SenderNumber = SenderNumber(1);
 
 struct World {
     ledger: Ledger,
@@ -12,7 +12,7 @@ struct World {
     stored: Vec<MessageName>,
 }
 
-fn user(writer: Writer) -> UserName {
+fn user(writer: SenderNumber) -> UserName {
     UserName::new(["alice", "bob"][writer.0 as usize])
 }
 
