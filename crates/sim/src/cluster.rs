@@ -12,7 +12,7 @@ use tokio::io::DuplexStream;
 use crate::audit::Auditor;
 use crate::clock::BEGINNING;
 use crate::dice::Dice;
-use crate::network::Network;
+use crate::network::SimulatedNetwork;
 use crate::trace::Trace;
 
 /// The nodes of a world, by index.
@@ -26,19 +26,19 @@ pub trait Nodes: Send + Sync {
 pub struct Cluster {
     pub dice: Dice,
     pub trace: Trace,
-    pub network: Network,
+    pub network: SimulatedNetwork,
     pub tokens: Arc<Tokens>,
     auditor: Mutex<Auditor>,
     nodes: Mutex<Option<Arc<dyn Nodes>>>,
     /// Set when the busy phase ends: clients start nothing new and no more faults are injected.
     calm: AtomicBool,
     over: AtomicBool,
-    pub counts: Counts,
+    pub counts: RunCounters,
 }
 
 /// Counters for the report.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct RunCounters {
     pub faults: AtomicU64,
     pub sends: AtomicU64,
     pub connections: AtomicU64,
@@ -61,14 +61,14 @@ impl Cluster {
         let home = tempfile::TempDir::new().expect("there is room for a key");
         let tokens = Tokens::open(&settings, home.path(), &SeededRandom::new(dice.of("keys")));
         Arc::new(Cluster {
-            network: Network::new(dice.of("network")),
+            network: SimulatedNetwork::new(dice.of("network")),
             trace: Trace::begin(),
             tokens: Arc::new(tokens.expect("the file can be written")),
             auditor: Mutex::new(Auditor::default()),
             nodes: Mutex::default(),
             calm: AtomicBool::new(false),
             over: AtomicBool::new(false),
-            counts: Counts::default(),
+            counts: RunCounters::default(),
             dice,
         })
     }

@@ -9,12 +9,12 @@ use tokio::time::timeout;
 use crate::cluster::Cluster;
 use crate::dice::Dice;
 
-pub struct Answer {
+pub struct JsonResponse {
     pub status: u16,
     pub body: Value,
 }
 
-impl Answer {
+impl JsonResponse {
     pub fn is_done(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -37,7 +37,7 @@ pub async fn call(
     method: &str,
     path: &str,
     body: Option<&Value>,
-) -> Option<Answer> {
+) -> Option<JsonResponse> {
     town.counts.requests.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
     timeout(PATIENCE, ask(town, dice, token, method, path, body)).await.ok()?
 }
@@ -49,7 +49,7 @@ async fn ask(
     method: &str,
     path: &str,
     body: Option<&Value>,
-) -> Option<Answer> {
+) -> Option<JsonResponse> {
     let (_, mut line) = town.connect(dice)?;
     let body = body.map(Value::to_string).unwrap_or_default();
     let request = format!(
@@ -63,7 +63,7 @@ async fn ask(
     parse(&answer)
 }
 
-fn parse(answer: &[u8]) -> Option<Answer> {
+fn parse(answer: &[u8]) -> Option<JsonResponse> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?.to_ascii_lowercase();
     let status = head.split(' ').nth(1)?.parse().ok()?;
@@ -75,5 +75,5 @@ fn parse(answer: &[u8]) -> Option<Answer> {
         return None;
     }
     let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(body).ok()? };
-    Some(Answer { status, body })
+    Some(JsonResponse { status, body })
 }

@@ -10,11 +10,11 @@ use bluetick_core::{ConversationId, ConversationKind, UserId};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::audit::{Guarantee, ReadState, ReadStates, Seen};
+use crate::audit::{Guarantee, ReadState, ReadStates, ReceivedMessage};
 use crate::cluster::{Cluster, person, short};
 use crate::device::member_state;
 use crate::dice::Dice;
-use crate::http::{self, Answer};
+use crate::http::{self, JsonResponse};
 
 pub struct HttpAuditor {
     town: Arc<Cluster>,
@@ -78,7 +78,7 @@ impl HttpAuditor {
         self.town.trace.note(&self.name, what);
     }
 
-    async fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+    async fn call(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<JsonResponse> {
         let answer = http::call(&self.town, &mut self.dice, &self.token, method, path, body).await;
         if !self.is_quiet {
             self.note(format_args!(
@@ -91,7 +91,7 @@ impl HttpAuditor {
 
     /// Repeats the request until it succeeds or is refused for a reason other than the rate limit.
     /// Returns `None` after 200 attempts or when the run has a finding.
-    pub async fn surely(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+    pub async fn surely(&mut self, method: &str, path: &str, body: Option<&Value>) -> Option<JsonResponse> {
         for _ in 0..200 {
             if self.town.is_broken() {
                 return None;
@@ -306,7 +306,8 @@ impl HttpAuditor {
         if let Some(answer) = self.call("GET", &path, None).await
             && answer.is_done()
         {
-            let page = answer.body["messages"].as_array().into_iter().flatten().filter_map(Seen::read);
+            let page =
+                answer.body["messages"].as_array().into_iter().flatten().filter_map(ReceivedMessage::read);
             page.for_each(|(seq, seen)| self.town.auditor().showed(id, &self.user, seq, &seen));
         }
     }
@@ -361,14 +362,14 @@ impl HttpAuditor {
     }
 
     /// Reads the whole history of a conversation, oldest first.
-    pub async fn history(&mut self, id: ConversationId) -> Option<Vec<(u64, Seen)>> {
+    pub async fn history(&mut self, id: ConversationId) -> Option<Vec<(u64, ReceivedMessage)>> {
         let mut history = Vec::new();
         let mut after = 0;
         loop {
             let path = format!("/v1/conversations/{id}/messages?after_seq={after}&limit=100");
             let answer = self.surely("GET", &path, None).await?;
             let page = answer.body["messages"].as_array()?;
-            history.extend(page.iter().filter_map(Seen::read));
+            history.extend(page.iter().filter_map(ReceivedMessage::read));
             match answer.body["next_after_seq"].as_u64() {
                 Some(next) if next > after => after = next,
                 _ => return Some(history),

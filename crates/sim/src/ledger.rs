@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::audit::{Guarantee, ReadStates};
 use crate::cluster::{Cluster, short};
-use crate::device::{Has, Report};
+use crate::device::{DeviceReport, Has};
 use crate::http_auditor::HttpAuditor;
 
 /// The latest report of each device and its user, by device name.
-pub type Reports = BTreeMap<String, (UserId, watch::Receiver<Report>)>;
+pub type Reports = BTreeMap<String, (UserId, watch::Receiver<DeviceReport>)>;
 
 /// Time limit for convergence after faults stop, in simulated time. If it is too short, correct
 /// runs fail.
@@ -175,7 +175,7 @@ fn what_is_not_known(
     town: &Cluster,
     id: ConversationId,
     own: &UserId,
-    report: &Report,
+    report: &DeviceReport,
     is: &ReadStates,
 ) -> Option<String> {
     let auditor = town.auditor();

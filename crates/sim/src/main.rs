@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use bluetick_sim::audit::Guarantee;
 use bluetick_sim::faults::Fault;
 use bluetick_sim::plant::PlantedBug;
-use bluetick_sim::process::{self, Failure, faults_without};
-use bluetick_sim::run::{Outcome, Plan};
+use bluetick_sim::process::{self, RunProcessError, faults_without};
+use bluetick_sim::run::{RunOutcome, RunPlan};
 use bluetick_sim::shrink::{essence, shrink};
 use bluetick_sim::world::WorldKind;
 use clap::Parser;
@@ -88,13 +88,13 @@ fn main() -> ExitCode {
     })
 }
 
-fn run_alone(arguments: &Arguments) -> Result<ExitCode, Failure> {
+fn run_alone(arguments: &Arguments) -> Result<ExitCode, RunProcessError> {
     let outcome = bluetick_sim::run::run(&arguments.plan(arguments.seeds.start, arguments.plant));
     println!("{}", serde_json::to_string(&outcome).expect("an outcome holds strings and numbers only"));
     Ok(ExitCode::SUCCESS)
 }
 
-fn run_seeds(arguments: &Arguments) -> Result<ExitCode, Failure> {
+fn run_seeds(arguments: &Arguments) -> Result<ExitCode, RunProcessError> {
     match (run_all(arguments, arguments.plant)?, arguments.plant) {
         (None, None) => Ok(ExitCode::SUCCESS),
         (Some(failed), _) => {
@@ -109,18 +109,18 @@ fn run_seeds(arguments: &Arguments) -> Result<ExitCode, Failure> {
 }
 
 impl Arguments {
-    fn plan(&self, seed: u64, plant: Option<PlantedBug>) -> Plan {
+    fn plan(&self, seed: u64, plant: Option<PlantedBug>) -> RunPlan {
         let plan = match plant {
-            Some(plant) => Plan::planted(seed, plant),
-            None => Plan::new(seed, self.world),
+            Some(plant) => RunPlan::planted(seed, plant),
+            None => RunPlan::new(seed, self.world),
         };
         let busy = self.busy_ms.map_or(plan.busy, Duration::from_millis);
-        Plan { busy, faults: faults_without(plan.world, &self.without), ..plan }
+        RunPlan { busy, faults: faults_without(plan.world, &self.without), ..plan }
     }
 }
 
 struct Failed {
-    plan: Plan,
+    plan: RunPlan,
     guarantee: Guarantee,
     what: String,
 }
@@ -137,7 +137,7 @@ struct RunTotals {
 }
 
 impl RunTotals {
-    fn add(&self, outcome: &Outcome) {
+    fn add(&self, outcome: &RunOutcome) {
         let simulated = u64::try_from(outcome.simulated.as_millis()).unwrap_or(u64::MAX);
         let parts = [
             (&self.seeds, 1),
@@ -173,10 +173,10 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// Runs the seeds in parallel and returns the failure with the lowest seed among the seeds that
 /// ran. Workers stop taking seeds after the first failure.
-fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Failed>, Failure> {
+fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Failed>, RunProcessError> {
     let (began, sum) = (Instant::now(), RunTotals::default());
     let (next, failed) = (AtomicU64::new(arguments.seeds.start), Mutex::new(None::<Failed>));
-    let (said, gone_wrong) = (Mutex::new(Instant::now()), Mutex::new(None::<Failure>));
+    let (said, gone_wrong) = (Mutex::new(Instant::now()), Mutex::new(None::<RunProcessError>));
     std::thread::scope(|scope| {
         for _ in 0..arguments.jobs.max(1) {
             scope.spawn(|| {
@@ -228,7 +228,7 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
     }
 }
 
-fn print_failure(failed: &Failed, no_shrinking: bool) -> Result<(), Failure> {
+fn print_failure(failed: &Failed, no_shrinking: bool) -> Result<(), RunProcessError> {
     let Failed { plan, guarantee, what } = failed;
     println!("\nseed {} breaks {guarantee}: {what}", plan.seed);
     if no_shrinking {
@@ -255,7 +255,7 @@ fn plant_name(plant: PlantedBug) -> String {
 
 /// Plants each bug in turn and prints a table: bug, the seed that found it, and the broken
 /// guarantee.
-fn try_plants(arguments: &Arguments) -> Result<ExitCode, Failure> {
+fn try_plants(arguments: &Arguments) -> Result<ExitCode, RunProcessError> {
     let mut all_found = true;
     println!("| planted | found by seed | as |\n|---|---|---|");
     for plant in PlantedBug::ALL {

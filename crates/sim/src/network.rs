@@ -16,7 +16,7 @@ use crate::dice::Dice;
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]
-pub struct Network(Arc<Links>);
+pub struct SimulatedNetwork(Arc<Links>);
 
 struct Links {
     dice: Dice,
@@ -25,17 +25,17 @@ struct Links {
     /// seconds more (0: none).
     delay_ms: AtomicU64,
     stuck_one_in: AtomicU64,
-    open: Mutex<BTreeMap<u64, Link>>,
+    open: Mutex<BTreeMap<u64, NetworkLink>>,
 }
 
-struct Link {
+struct NetworkLink {
     node: usize,
     cut: watch::Sender<bool>,
 }
 
-impl Network {
-    pub fn new(dice: Dice) -> Network {
-        Network(Arc::new(Links {
+impl SimulatedNetwork {
+    pub fn new(dice: Dice) -> SimulatedNetwork {
+        SimulatedNetwork(Arc::new(Links {
             dice,
             next: AtomicU64::new(0),
             delay_ms: AtomicU64::new(5),
@@ -44,7 +44,7 @@ impl Network {
         }))
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Link>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, NetworkLink>> {
         self.0.open.lock().expect("no code panics while it holds this lock")
     }
 
@@ -58,7 +58,7 @@ impl Network {
         let number = self.0.next.fetch_add(1, Ordering::SeqCst);
         let (ours, near) = duplex(BUFFER_BYTES);
         let (cut, is_cut) = watch::channel(false);
-        self.open().insert(number, Link { node, cut });
+        self.open().insert(number, NetworkLink { node, cut });
         let ((near_read, near_write), (far_read, far_write)) = (split(near), split(theirs));
         let network = self.clone();
         let (out, back) = (is_cut.clone(), is_cut);
@@ -82,11 +82,11 @@ impl Network {
 
     /// Cuts all open connections of a node. Nothing passes through them afterwards.
     pub fn cut_all(&self, node: usize) {
-        self.open().values().filter(|line| line.node == node).for_each(Link::cut);
+        self.open().values().filter(|line| line.node == node).for_each(NetworkLink::cut);
     }
 }
 
-impl Link {
+impl NetworkLink {
     fn cut(&self) {
         self.cut.send_replace(true);
     }

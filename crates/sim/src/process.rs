@@ -7,14 +7,14 @@ use clap::ValueEnum;
 use thiserror::Error;
 
 use crate::faults::Fault;
-use crate::run::{Outcome, Plan};
+use crate::run::{RunOutcome, RunPlan};
 use crate::world::WorldKind;
 
 /// The flag that makes this program run one plan and print its outcome as JSON.
 pub const ALONE: &str = "--alone";
 
 #[derive(Debug, Error)]
-pub enum Failure {
+pub enum RunProcessError {
     #[error("this program cannot be started again: {0}")]
     Start(#[from] std::io::Error),
     #[error("the run of seed {seed} ended without an outcome: {status}")]
@@ -22,13 +22,13 @@ pub enum Failure {
 }
 
 /// Returns the command-line flags that reproduce the plan.
-pub fn flags(plan: &Plan) -> Vec<String> {
+pub fn flags(plan: &RunPlan) -> Vec<String> {
     let mut flags = vec!["--seeds".to_owned(), plan.seed.to_string()];
     match plan.plant {
         Some(plant) => flags.extend(["--plant".to_owned(), name(plant)]),
         None => flags.extend(["--world".to_owned(), name(plan.world)]),
     }
-    let usual = Plan::new(plan.seed, Some(plan.world));
+    let usual = RunPlan::new(plan.seed, Some(plan.world));
     if plan.busy != usual.busy {
         flags.extend(["--busy-ms".to_owned(), plan.busy.as_millis().to_string()]);
     }
@@ -43,17 +43,17 @@ fn name(value: impl ValueEnum) -> String {
     value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
-pub fn run(plan: &Plan) -> Result<Outcome, Failure> {
+pub fn run(plan: &RunPlan) -> Result<RunOutcome, RunProcessError> {
     let program = std::env::current_exe()?;
     run_by(&program, plan)
 }
 
 /// Runs the plan with the given `bluetick-sim` executable; tests are separate programs and need
 /// this.
-pub fn run_by(program: &std::path::Path, plan: &Plan) -> Result<Outcome, Failure> {
+pub fn run_by(program: &std::path::Path, plan: &RunPlan) -> Result<RunOutcome, RunProcessError> {
     let mut command = Command::new(program);
     let done = command.args(flags(plan)).arg(ALONE).stderr(Stdio::inherit()).output()?;
-    let no_outcome = |_| Failure::NoOutcome { seed: plan.seed, status: done.status };
+    let no_outcome = |_| RunProcessError::NoOutcome { seed: plan.seed, status: done.status };
     serde_json::from_slice(&done.stdout).map_err(no_outcome)
 }
 

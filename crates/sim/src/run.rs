@@ -14,9 +14,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::audit::{Finding, Guarantee};
+use crate::audit::{AuditFinding, Guarantee};
 use crate::cluster::{Cluster, person, short};
-use crate::device::{Device, Report};
+use crate::device::{Device, DeviceReport};
 use crate::dice::Dice;
 use crate::entropy;
 use crate::faults::{Fault, weather};
@@ -28,7 +28,7 @@ use crate::world::{World, WorldKind};
 
 /// The complete input of a run: equal plans produce equal traces.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RunPlan {
     pub seed: u64,
     pub world: WorldKind,
     pub faults: BTreeSet<Fault>,
@@ -38,24 +38,24 @@ pub struct Plan {
     pub plant: Option<PlantedBug>,
 }
 
-impl Plan {
+impl RunPlan {
     /// Without an explicit `world`, even seeds run embedded and odd seeds run fleet.
-    pub fn new(seed: u64, world: Option<WorldKind>) -> Plan {
+    pub fn new(seed: u64, world: Option<WorldKind>) -> RunPlan {
         let by_seed = if seed.is_multiple_of(2) { WorldKind::Embedded } else { WorldKind::Fleet };
         let world = world.unwrap_or(by_seed);
         let busy = Duration::from_secs(Dice::new(seed).of("how long").between(10, 60));
-        Plan { seed, world, faults: Fault::of(world), busy, plant: None }
+        RunPlan { seed, world, faults: Fault::of(world), busy, plant: None }
     }
 
     /// Plans a run with a deliberate bug, in the world that the bug belongs to.
-    pub fn planted(seed: u64, plant: PlantedBug) -> Plan {
-        Plan { plant: Some(plant), ..Plan::new(seed, Some(plant.world())) }
+    pub fn planted(seed: u64, plant: PlantedBug) -> RunPlan {
+        RunPlan { plant: Some(plant), ..RunPlan::new(seed, Some(plant.world())) }
     }
 }
 
 #[derive(Default, Deserialize, Serialize)]
-pub struct Outcome {
-    pub finding: Option<Finding>,
+pub struct RunOutcome {
+    pub finding: Option<AuditFinding>,
     pub trace: Vec<String>,
     pub simulated: Duration,
     pub faults: u64,
@@ -92,7 +92,7 @@ const THREAD: &str = "simulated";
 
 /// Runs the plan in a new thread whose random source is seeded. Only the first run of a process is
 /// reproducible: process-wide counters, such as those of the runtime, change later runs.
-pub fn run(plan: &Plan) -> Outcome {
+pub fn run(plan: &RunPlan) -> RunOutcome {
     collect_panics();
     let plan = plan.clone();
     let running = std::thread::Builder::new().name(THREAD.to_owned()).spawn(move || {
@@ -116,7 +116,7 @@ pub fn run(plan: &Plan) -> Outcome {
         outcome.threads = threads.load(Ordering::SeqCst);
         if let Some(panic) = PANICS.take().first() {
             let what = format!("something panicked: {panic}");
-            outcome.finding = Some(Finding { guarantee: Guarantee::NoLoss, what, conversation: None });
+            outcome.finding = Some(AuditFinding { guarantee: Guarantee::NoLoss, what, conversation: None });
         }
         outcome
     });
@@ -127,7 +127,7 @@ pub fn run(plan: &Plan) -> Outcome {
 /// Number of simulated users. `settle_in` needs at least 5.
 const PEOPLE: usize = 5;
 
-async fn story(plan: &Plan) -> Outcome {
+async fn story(plan: &RunPlan) -> RunOutcome {
     let town = Cluster::new(Dice::new(plan.seed));
     let world = Arc::new(World::open(plan.world, &town, plan.plant).await);
     let mut visitors: Vec<HttpAuditor> =
@@ -142,7 +142,7 @@ async fn story(plan: &Plan) -> Outcome {
         for device in 0..count {
             let ids = visitor.conversations().to_vec();
             let device = Device::new(&town, visitor.user.clone(), device, ids, is_forgetful(number));
-            let (done, watched) = watch::channel(Report::default());
+            let (done, watched) = watch::channel(DeviceReport::default());
             reports.insert(device.name().to_owned(), (visitor.user.clone(), watched));
             devices.spawn(device.live(done));
         }
@@ -177,7 +177,7 @@ async fn story(plan: &Plan) -> Outcome {
     if let Some(finding) = &finding {
         town.trace.note("auditor", format_args!("{}: {}", finding.guarantee, finding.what));
     }
-    Outcome {
+    RunOutcome {
         finding,
         simulated: town.trace.elapsed(),
         trace: town.trace.take(),

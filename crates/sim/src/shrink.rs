@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use crate::audit::Guarantee;
-use crate::process::{Failure, run};
-use crate::run::{Outcome, Plan};
+use crate::process::{RunProcessError, run};
+use crate::run::{RunOutcome, RunPlan};
 
 /// Returns the smallest plan found that breaks the same guarantee, and its outcome. Takes one run
 /// per kind of fault and a few more.
-pub fn shrink(failed: &Plan, guarantee: Guarantee) -> Result<(Plan, Outcome), Failure> {
+pub fn shrink(failed: &RunPlan, guarantee: Guarantee) -> Result<(RunPlan, RunOutcome), RunProcessError> {
     let mut least = failed.clone();
     let mut outcome = run(&least)?;
-    let fails = |plan: &Plan| -> Result<Option<Outcome>, Failure> {
+    let fails = |plan: &RunPlan| -> Result<Option<RunOutcome>, RunProcessError> {
         let outcome = run(plan)?;
         let same = outcome.finding.as_ref().is_some_and(|finding| finding.guarantee == guarantee);
         Ok(same.then_some(outcome))
@@ -28,7 +28,7 @@ pub fn shrink(failed: &Plan, guarantee: Guarantee) -> Result<(Plan, Outcome), Fa
     let mut busy = outcome.simulated.min(least.busy);
     while busy > Duration::from_millis(200) {
         busy = busy * 3 / 4;
-        let plan = Plan { busy, ..least.clone() };
+        let plan = RunPlan { busy, ..least.clone() };
         match fails(&plan)? {
             Some(smaller) => (least, outcome) = (plan, smaller),
             None => break,
@@ -41,7 +41,7 @@ pub fn shrink(failed: &Plan, guarantee: Guarantee) -> Result<(Plan, Outcome), Fa
 const LINES: usize = 60;
 
 /// Returns the last trace lines about the finding's conversation, the servers and the auditor.
-pub fn essence(outcome: &Outcome) -> Vec<&str> {
+pub fn essence(outcome: &RunOutcome) -> Vec<&str> {
     let id = outcome.finding.as_ref().and_then(|finding| finding.conversation.as_ref());
     let concerns = |line: &&String| {
         let who = line.get(9..).unwrap_or_default();

@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use crate::audit::Guarantee;
 use crate::cluster::{ADMIN_KEY, Cluster, person};
 use crate::dice::Dice;
-use crate::http::{self, Answer};
+use crate::http::{self, JsonResponse};
 use crate::websocket::WebSocket;
 
 pub struct UserSession {
@@ -62,7 +62,13 @@ impl UserSession {
         self.town.trace.note("lodger", what);
     }
 
-    async fn call(&mut self, token: &str, method: &str, path: &str, body: Option<&Value>) -> Option<Answer> {
+    async fn call(
+        &mut self,
+        token: &str,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Option<JsonResponse> {
         http::call(&self.town, &mut self.dice, token, method, path, body).await
     }
 

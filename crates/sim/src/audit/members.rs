@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use bluetick_core::{ConversationId, UserId};
 use serde_json::Value;
 
-use super::{Auditor, Guarantee, Moment, Seen};
+use super::{Auditor, Guarantee, Moment, ReceivedMessage};
 
 /// State of a user in a conversation.
 #[derive(Default)]
-pub struct Membership {
+pub struct MembershipAudit {
     /// Member from the creation of the conversation; never removed.
     is_founder: bool,
     /// Number of invitations that may still take effect: in flight or unanswered.
@@ -25,28 +25,28 @@ pub struct Membership {
 
 /// A membership change, as parsed from a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum MembershipNotice {
     Joined(UserId),
     Left(UserId),
 }
 
-impl Seen {
-    pub fn notice(&self) -> Option<Notice> {
+impl ReceivedMessage {
+    pub fn notice(&self) -> Option<MembershipNotice> {
         if self.content_type != "system" {
             return None;
         }
         let said: Value = serde_json::from_str(&self.content).ok()?;
         let user = said["user_id"].as_str()?.parse().ok()?;
         match said["event"].as_str()? {
-            "member_added" => Some(Notice::Joined(user)),
-            "member_removed" | "member_left" => Some(Notice::Left(user)),
+            "member_added" => Some(MembershipNotice::Joined(user)),
+            "member_removed" | "member_left" => Some(MembershipNotice::Left(user)),
             _ => None,
         }
     }
 }
 
 impl Auditor {
-    fn membership(&mut self, id: ConversationId, user: &UserId) -> &mut Membership {
+    fn membership(&mut self, id: ConversationId, user: &UserId) -> &mut MembershipAudit {
         self.members.entry((id, user.clone())).or_default()
     }
 
@@ -100,12 +100,12 @@ impl Auditor {
     /// Returns whether the user may have been a member at any time. Messages sent during that time
     /// may arrive much later.
     pub fn was_let_in(&self, id: ConversationId, user: &UserId) -> bool {
-        self.members.get(&(id, user.clone())).is_some_and(Membership::was_let_in)
+        self.members.get(&(id, user.clone())).is_some_and(MembershipAudit::was_let_in)
     }
 
     /// Records that a user received a message. `who_was_shown_what` checks at the end whether the
     /// user was a member at that seq.
-    pub fn showed(&mut self, id: ConversationId, user: &UserId, seq: u64, seen: &Seen) {
+    pub fn showed(&mut self, id: ConversationId, user: &UserId, seq: u64, seen: &ReceivedMessage) {
         self.membership(id, user).shown.insert(seq);
         self.saw(id, seq, seen);
     }
@@ -119,8 +119,10 @@ impl Auditor {
         let Some(known) = self.conversations.get(&id) else { return spells };
         for (seq, notice) in known.cells.iter().filter_map(|(seq, seen)| Some((*seq, seen.notice()?))) {
             match (notice, spells.last_mut()) {
-                (Notice::Joined(who), None | Some((_, Some(_)))) if who == *user => spells.push((seq, None)),
-                (Notice::Left(who), Some((_, end @ None))) if who == *user => *end = Some(seq),
+                (MembershipNotice::Joined(who), None | Some((_, Some(_)))) if who == *user => {
+                    spells.push((seq, None))
+                }
+                (MembershipNotice::Left(who), Some((_, end @ None))) if who == *user => *end = Some(seq),
                 _ => {}
             }
         }
@@ -163,7 +165,7 @@ impl Auditor {
         &mut self,
         id: ConversationId,
         user: &UserId,
-        history: &[(u64, Seen)],
+        history: &[(u64, ReceivedMessage)],
         head: u64,
     ) {
         let Some(joined) = self.joined(id, user) else { return };
@@ -183,7 +185,7 @@ impl Auditor {
     }
 }
 
-impl Membership {
+impl MembershipAudit {
     fn was_let_in(&self) -> bool {
         self.is_founder || self.last_invitation > Moment::default()
     }
@@ -194,8 +196,8 @@ mod tests {
     use super::*;
     use crate::cluster::person;
 
-    fn notice(event: &str, user: &UserId) -> Seen {
-        Seen {
+    fn notice(event: &str, user: &UserId) -> ReceivedMessage {
+        ReceivedMessage {
             sender: "p0".to_owned(),
             message_id: event.to_owned(),
             content: format!(r#"{{"event":"{event}","by":"p0","user_id":"{user}"}}"#),

@@ -7,7 +7,7 @@ use super::{Auditor, Guarantee, Moment, ObservedConversation};
 
 /// A message as a client received it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedMessage {
     pub sender: String,
     pub message_id: String,
     pub content: String,
@@ -17,16 +17,16 @@ pub struct Seen {
 /// What was known when a client began to read a history. Messages that became known later may be
 /// missing from it.
 #[derive(Clone, Copy)]
-pub struct Begun {
+pub struct HistoryReadStart {
     at: Moment,
     newest: u64,
 }
 
-impl Seen {
+impl ReceivedMessage {
     /// Parses a `message` frame or a message of a page.
-    pub fn read(message: &Value) -> Option<(u64, Seen)> {
+    pub fn read(message: &Value) -> Option<(u64, ReceivedMessage)> {
         let text = |name: &str| Some(message.get(name)?.as_str()?.to_owned());
-        let seen = Seen {
+        let seen = ReceivedMessage {
             sender: text("sender_id")?,
             message_id: text("message_id")?,
             content: text("content")?,
@@ -46,7 +46,7 @@ impl ObservedConversation {
     /// Requires that all seqs are known. A message counts as stored at that time if its first
     /// attempt was earlier or is unknown. Seqs below it may be filled later.
     fn tick_ahead(&self, before: Moment) -> Option<String> {
-        let was_there = |seen: &Seen, told: Moment| {
+        let was_there = |seen: &ReceivedMessage, told: Moment| {
             let sender = seen.sender.parse::<UserId>().ok().filter(|_| seen.is_sent());
             let Some(sender) = sender else { return true };
             self.attempts.get(&(sender, seen.message_id.clone())).is_none_or(|(_, sent)| *sent < told)
@@ -83,7 +83,7 @@ impl Auditor {
             let what = format!("{sender} got an ack of {message_id}, which it never sent");
             return self.find(Guarantee::NoOverwrite, Some(id), what);
         };
-        let seen = Seen {
+        let seen = ReceivedMessage {
             sender: sender.to_string(),
             message_id: message_id.to_owned(),
             content,
@@ -94,7 +94,7 @@ impl Auditor {
 
     /// Records that a client received the message at `seq`. Reports an overwrite, a duplicate,
     /// content that was never sent, or a wrong message at a seq that must explain a tick.
-    pub fn saw(&mut self, id: ConversationId, seq: u64, seen: &Seen) {
+    pub fn saw(&mut self, id: ConversationId, seq: u64, seen: &ReceivedMessage) {
         let known = self.known(id);
         match known.cells.get(&seq) {
             Some(before) if before == seen => return,
@@ -157,7 +157,7 @@ impl Auditor {
             return self.find(Guarantee::NoLoss, Some(id), what);
         }
         let messages: Vec<_> =
-            page["messages"].as_array().into_iter().flatten().filter_map(Seen::read).collect();
+            page["messages"].as_array().into_iter().flatten().filter_map(ReceivedMessage::read).collect();
         let mut expected = before.map_or(head, |before| head.min(before.saturating_sub(1)));
         let least = usize::try_from(expected).unwrap_or(usize::MAX).min(limit);
         for (seq, seen) in &messages {
@@ -176,14 +176,19 @@ impl Auditor {
     }
 
     /// Records that a client begins to read the whole history.
-    pub fn begins_to_read(&mut self, id: ConversationId) -> Begun {
+    pub fn begins_to_read(&mut self, id: ConversationId) -> HistoryReadStart {
         let newest = self.known(id).cells.last_key_value().map_or(0, |(seq, _)| *seq);
-        Begun { at: self.moment(), newest }
+        HistoryReadStart { at: self.moment(), newest }
     }
 
     /// Checks the whole history at the end of the run, read by a member who is in the conversation
     /// from its creation.
-    pub fn whole_history(&mut self, id: ConversationId, history: &[(u64, Seen)], begun: Begun) {
+    pub fn whole_history(
+        &mut self,
+        id: ConversationId,
+        history: &[(u64, ReceivedMessage)],
+        begun: HistoryReadStart,
+    ) {
         for (expected, (seq, seen)) in (1..).zip(history) {
             if *seq != expected {
                 return self.find(Guarantee::Dense, Some(id), format!("in the end {expected} is missing"));

@@ -13,10 +13,10 @@ use std::fmt;
 use bluetick_core::{ConversationId, UserId};
 use serde::{Deserialize, Serialize};
 
-use members::Membership;
-pub use members::Notice;
-pub use messages::Seen;
-use ticks::Ticks;
+use members::MembershipAudit;
+pub use members::MembershipNotice;
+pub use messages::ReceivedMessage;
+use ticks::TickAudit;
 pub use ticks::{ReadState, ReadStates};
 
 /// The guarantees, by their number in the design.
@@ -53,7 +53,7 @@ impl fmt::Display for Guarantee {
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub struct Finding {
+pub struct AuditFinding {
     pub guarantee: Guarantee,
     pub what: String,
     /// The conversation of the finding, used to select trace lines.
@@ -62,10 +62,10 @@ pub struct Finding {
 
 #[derive(Default)]
 pub struct Auditor {
-    finding: Option<Finding>,
+    finding: Option<AuditFinding>,
     conversations: BTreeMap<ConversationId, ObservedConversation>,
-    members: BTreeMap<(ConversationId, UserId), Membership>,
-    ticks: Ticks,
+    members: BTreeMap<(ConversationId, UserId), MembershipAudit>,
+    ticks: TickAudit,
     now: Moment,
 }
 
@@ -73,7 +73,7 @@ pub struct Auditor {
 #[derive(Default)]
 struct ObservedConversation {
     /// The message at each seq, as first seen.
-    cells: BTreeMap<u64, Seen>,
+    cells: BTreeMap<u64, ReceivedMessage>,
     /// The seq of each message by sender and message id, as seen in an ack, a push or a page.
     places: BTreeMap<(UserId, String), u64>,
     /// Content and time of the first send attempt of each message.
@@ -93,13 +93,13 @@ struct ObservedConversation {
 pub struct Moment(u64);
 
 impl Auditor {
-    pub fn finding(&self) -> Option<&Finding> {
+    pub fn finding(&self) -> Option<&AuditFinding> {
         self.finding.as_ref()
     }
 
     pub fn find(&mut self, guarantee: Guarantee, conversation: Option<ConversationId>, what: String) {
         let conversation = conversation.map(|id| id.to_string());
-        self.finding.get_or_insert(Finding { guarantee, what, conversation });
+        self.finding.get_or_insert(AuditFinding { guarantee, what, conversation });
     }
 
     /// Advances the logical clock and returns the new time.

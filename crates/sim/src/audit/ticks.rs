@@ -27,7 +27,7 @@ impl ReadState {
 pub type ReadStates = BTreeMap<UserId, ReadState>;
 
 #[derive(Default)]
-pub struct Ticks {
+pub struct TickAudit {
     /// The maximum that any device of the user has reported, recorded before the receipt is sent.
     said: BTreeMap<(ConversationId, UserId), ReadState>,
     /// The last read state that each observer received of a user.
@@ -170,7 +170,7 @@ impl Auditor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::audit::Seen;
+    use crate::audit::ReceivedMessage;
     use crate::cluster::person;
 
     fn group() -> (Auditor, ConversationId) {
@@ -197,7 +197,7 @@ mod tests {
     /// Reads the whole history; the first user sent every message.
     fn reads_all(auditor: &mut Auditor, id: ConversationId, head: u64) {
         let begun = auditor.begins_to_read(id);
-        let seen = |seq| Seen {
+        let seen = |seq| ReceivedMessage {
             sender: "p0".to_owned(),
             message_id: format!("m{seq}"),
             content: "text".to_owned(),

@@ -3,15 +3,15 @@
 use bluetick_core::ConversationId;
 use serde_json::Value;
 
-use super::view::View;
-use super::{Connection, ConnectionEnded, Device};
-use crate::audit::{Guarantee, Notice, ReadState, Seen};
+use super::view::ReceivedSeqs;
+use super::{ActiveConnection, ConnectionEnded, Device};
+use crate::audit::{Guarantee, MembershipNotice, ReadState, ReceivedMessage};
 use crate::cluster::short;
 
 impl Device {
     pub(super) async fn heard(
         &mut self,
-        connection: &mut Connection,
+        connection: &mut ActiveConnection,
         text: &str,
     ) -> Result<(), ConnectionEnded> {
         let Ok(frame) = serde_json::from_str::<Value>(text) else {
@@ -47,7 +47,7 @@ impl Device {
         self.sent.retain(|sent| sent.conversation != id);
     }
 
-    fn refused(&mut self, connection: &mut Connection, frame: &Value) {
+    fn refused(&mut self, connection: &mut ActiveConnection, frame: &Value) {
         self.note(format_args!("is refused: {} {}", frame["code"], frame["message_id"]));
         let Some(id) = frame["message_id"].as_str() else {
             // The error does not name the refused receipt, so send all receipts again.
@@ -71,8 +71,8 @@ impl Device {
         }
     }
 
-    fn message(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
-        let Some((seq, seen)) = Seen::read(frame) else {
+    fn message(&mut self, connection: &mut ActiveConnection, id: ConversationId, frame: &Value) {
+        let Some((seq, seen)) = ReceivedMessage::read(frame) else {
             let what = format!("{} was sent half a message: {frame}", self.name);
             return self.town.auditor().find(Guarantee::Order, Some(id), what);
         };
@@ -87,8 +87,8 @@ impl Device {
             self.has_said(id, seq);
         }
         match seen.notice() {
-            Some(Notice::Joined(user)) if user == self.user => self.join(connection, id, seq),
-            Some(Notice::Left(user)) if user == self.user => {
+            Some(MembershipNotice::Joined(user)) if user == self.user => self.join(connection, id, seq),
+            Some(MembershipNotice::Left(user)) if user == self.user => {
                 connection.shown.insert(id, seq);
                 self.drop_out(id);
             }
@@ -97,7 +97,7 @@ impl Device {
     }
 
     /// The user joins at `seq`. The device drops its messages from an earlier membership.
-    fn join(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
+    fn join(&mut self, connection: &mut ActiveConnection, id: ConversationId, seq: u64) {
         let before = connection.shown.get(&id).copied().max(self.views.get(&id).map(|view| view.last));
         if before.is_none_or(|before| before < seq) {
             connection.shown.remove(&id);
@@ -107,7 +107,7 @@ impl Device {
     }
 
     /// Records that the connection has reached `seq` in the conversation, and checks the order.
-    fn place(&mut self, connection: &mut Connection, id: ConversationId, seq: u64) {
+    fn place(&mut self, connection: &mut ActiveConnection, id: ConversationId, seq: u64) {
         let shown = connection.shown.insert(id, seq);
         if let Some(before) = shown
             && seq <= before
@@ -131,14 +131,14 @@ impl Device {
             let what = format!("{} has {through} and was shown {seq} next", connection.name);
             return self.town.auditor().find(Guarantee::OnceInTheView, Some(id), what);
         }
-        self.views.entry(id).or_insert_with(|| View::from(seq)).add(seq);
+        self.views.entry(id).or_insert_with(|| ReceivedSeqs::from(seq)).add(seq);
         if !self.conversations.contains(&id) {
             self.conversations.push(id);
             self.ask(connection, id);
         }
     }
 
-    fn acknowledged(&mut self, connection: &mut Connection, id: ConversationId, frame: &Value) {
+    fn acknowledged(&mut self, connection: &mut ActiveConnection, id: ConversationId, frame: &Value) {
         let (Some(message_id), Some(seq)) = (frame["message_id"].as_str(), frame["seq"].as_u64()) else {
             let what = format!("{} was sent half an ack: {frame}", self.name);
             return self.town.auditor().find(Guarantee::NoLoss, Some(id), what);

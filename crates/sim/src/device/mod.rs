@@ -16,8 +16,8 @@ use ticks::OpenRequests;
 pub use ticks::member_state;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use view::View;
-pub use view::{Has, Report};
+use view::ReceivedSeqs;
+pub use view::{DeviceReport, Has};
 
 use crate::audit::ReadState;
 use crate::cluster::{Cluster, short};
@@ -33,7 +33,7 @@ pub struct Device {
     /// user.
     forgetful: bool,
     conversations: Vec<ConversationId>,
-    views: BTreeMap<ConversationId, View>,
+    views: BTreeMap<ConversationId, ReceivedSeqs>,
     /// The read states of all members, as received since the device connected.
     ticks: BTreeMap<(ConversationId, UserId), ReadState>,
     /// Whether the device sends read receipts for everything after the busy phase.
@@ -56,7 +56,7 @@ struct Unsent {
 }
 
 /// The state of one connection.
-struct Connection {
+struct ActiveConnection {
     socket: WebSocket,
     name: String,
     /// The last seq received in each conversation.
@@ -88,7 +88,7 @@ impl Device {
             reads_in_the_end: dice.one_in(2),
             dice,
             forgetful,
-            views: conversations.iter().map(|id| (*id, View::from_the_beginning())).collect(),
+            views: conversations.iter().map(|id| (*id, ReceivedSeqs::from_the_beginning())).collect(),
             conversations,
             ticks: BTreeMap::new(),
             outbox: VecDeque::new(),
@@ -102,11 +102,11 @@ impl Device {
         &self.name
     }
 
-    pub async fn live(mut self, done: watch::Sender<Report>) {
+    pub async fn live(mut self, done: watch::Sender<DeviceReport>) {
         while !self.town.is_over() && !self.town.is_broken() {
             if let Some(connection) = self.connect().await {
                 let ConnectionEnded = self.converse(connection, &done).await;
-                done.send_replace(Report::default());
+                done.send_replace(DeviceReport::default());
                 self.note("is disconnected");
             }
             let pause = if self.town.is_calm() { 200 } else { 3_000 };
@@ -118,7 +118,7 @@ impl Device {
         self.town.trace.note(&self.name, what);
     }
 
-    async fn connect(&mut self) -> Option<Connection> {
+    async fn connect(&mut self) -> Option<ActiveConnection> {
         let (node, line) = self.town.connect(&mut self.dice)?;
         let mut socket = WebSocket::open(line).await?;
         self.connections += 1;
@@ -149,7 +149,7 @@ impl Device {
         }
         let name = format!("{} on connection {}", self.name, self.connections);
         let questions = OpenRequests::none();
-        Some(Connection { socket, name, shown, caught_up: false, questions, was_heard: true })
+        Some(ActiveConnection { socket, name, shown, caught_up: false, questions, was_heard: true })
     }
 
     fn positions(&self) -> String {
@@ -162,8 +162,8 @@ impl Device {
 
     async fn converse(
         &mut self,
-        mut connection: Connection,
-        done: &watch::Sender<Report>,
+        mut connection: ActiveConnection,
+        done: &watch::Sender<DeviceReport>,
     ) -> ConnectionEnded {
         for index in 0..self.outbox.len() {
             let unsent = self.outbox[index].clone();
@@ -193,16 +193,16 @@ impl Device {
 
     /// Publishes a report of the device's state. The report is empty while messages are unsent,
     /// catch-up is incomplete or requests are open.
-    fn show(&self, connection: &Connection, done: &watch::Sender<Report>) {
+    fn show(&self, connection: &ActiveConnection, done: &watch::Sender<DeviceReport>) {
         let is_done = self.outbox.is_empty() && connection.caught_up && connection.questions.are_answered();
         let has = |view| if self.forgetful { Has::after_reading_on(view) } else { Has::from(view) };
         let report = match is_done {
-            true => Report {
+            true => DeviceReport {
                 views: self.views.iter().map(|(id, view)| (*id, has(view))).collect(),
                 ticks: self.ticks.clone(),
                 was_heard: connection.was_heard,
             },
-            false => Report::default(),
+            false => DeviceReport::default(),
         };
         done.send_if_modified(|before| {
             let is_new = *before != report;
@@ -211,7 +211,7 @@ impl Device {
         });
     }
 
-    async fn send(&self, connection: &mut Connection, unsent: &Unsent) -> Result<(), ConnectionEnded> {
+    async fn send(&self, connection: &mut ActiveConnection, unsent: &Unsent) -> Result<(), ConnectionEnded> {
         let Unsent { conversation, message_id, content, after_seq, attempts } = unsent;
         self.town.auditor().attempted(*conversation, &self.user, message_id, content);
         self.note(format_args!(
@@ -229,14 +229,14 @@ impl Device {
         self.say(connection, &frame).await
     }
 
-    async fn say(&self, connection: &mut Connection, frame: &Value) -> Result<(), ConnectionEnded> {
+    async fn say(&self, connection: &mut ActiveConnection, frame: &Value) -> Result<(), ConnectionEnded> {
         match connection.socket.say(&frame.to_string()).await {
             true => Ok(()),
             false => Err(ConnectionEnded),
         }
     }
 
-    async fn act(&mut self, connection: &mut Connection) -> Result<(), ConnectionEnded> {
+    async fn act(&mut self, connection: &mut ActiveConnection) -> Result<(), ConnectionEnded> {
         if self.town.is_calm() {
             return self.act_calmly(connection).await;
         }
@@ -275,7 +275,7 @@ impl Device {
         }
     }
 
-    async fn act_calmly(&mut self, connection: &mut Connection) -> Result<(), ConnectionEnded> {
+    async fn act_calmly(&mut self, connection: &mut ActiveConnection) -> Result<(), ConnectionEnded> {
         if !connection.caught_up {
             return Ok(());
         }
@@ -296,7 +296,7 @@ impl Device {
     }
 
     /// Sends a receipt for each conversation in which the device has advanced.
-    async fn mark(&mut self, connection: &mut Connection, read: bool) -> Result<(), ConnectionEnded> {
+    async fn mark(&mut self, connection: &mut ActiveConnection, read: bool) -> Result<(), ConnectionEnded> {
         let ids: Vec<_> = self.views.keys().copied().collect();
         for id in ids {
             let view = &self.views[&id];
@@ -315,7 +315,7 @@ impl Device {
 
     async fn read_state(
         &self,
-        connection: &mut Connection,
+        connection: &mut ActiveConnection,
         id: ConversationId,
         said: ReadState,
     ) -> Result<(), ConnectionEnded> {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::{Connection, Device};
+use super::{ActiveConnection, Device};
 use crate::audit::{ReadState, ReadStates};
 use crate::cluster::short;
 use crate::http;
@@ -59,7 +59,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 impl Device {
     /// Requests the read states in a separate task while the connection continues. The task retries
     /// until it gets an answer or the connection ends.
-    pub(super) fn ask(&mut self, connection: &mut Connection, id: ConversationId) {
+    pub(super) fn ask(&mut self, connection: &mut ActiveConnection, id: ConversationId) {
         connection.questions.open += 1;
         let (town, asking) = (Arc::clone(&self.town), connection.questions.asking.clone());
         let question = self.dice.throw();
@@ -84,7 +84,7 @@ impl Device {
         });
     }
 
-    pub(super) fn hear_answers(&mut self, connection: &mut Connection) {
+    pub(super) fn hear_answers(&mut self, connection: &mut ActiveConnection) {
         while let Ok(StatusRequest { question, id, before, members }) =
             connection.questions.answers.try_recv()
         {

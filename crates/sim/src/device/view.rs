@@ -8,7 +8,7 @@ use crate::audit::ReadState;
 
 /// The seqs that a device has of a conversation: all from `first` to `last`, and some above.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct ReceivedSeqs {
     pub first: u64,
     pub last: u64,
     above: BTreeSet<u64>,
@@ -16,15 +16,15 @@ pub struct View {
     pub said: ReadState,
 }
 
-impl View {
+impl ReceivedSeqs {
     /// The view of a user who is a member from the creation of the conversation.
-    pub fn from_the_beginning() -> View {
-        View { first: 1, ..View::default() }
+    pub fn from_the_beginning() -> ReceivedSeqs {
+        ReceivedSeqs { first: 1, ..ReceivedSeqs::default() }
     }
 
     /// A view that starts at `first`: the user joined there, or the device does not know when.
-    pub fn from(first: u64) -> View {
-        View { first, last: first, ..View::default() }
+    pub fn from(first: u64) -> ReceivedSeqs {
+        ReceivedSeqs { first, last: first, ..ReceivedSeqs::default() }
     }
 
     pub fn add(&mut self, seq: u64) {
@@ -38,7 +38,7 @@ impl View {
 /// State of a device that is connected, caught up and has an empty outbox. Otherwise it is the
 /// default, without views.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct DeviceReport {
     pub views: BTreeMap<ConversationId, Has>,
     /// The read states of all members, as far as the device knows them.
     pub ticks: BTreeMap<(ConversationId, UserId), ReadState>,
@@ -54,8 +54,8 @@ pub struct Has {
     pub said: ReadState,
 }
 
-impl From<&View> for Has {
-    fn from(view: &View) -> Has {
+impl From<&ReceivedSeqs> for Has {
+    fn from(view: &ReceivedSeqs) -> Has {
         Has { first: view.first, last: view.last, said: view.said }
     }
 }
@@ -64,7 +64,7 @@ impl Has {
     /// For a device that sends no positions. The server cannot know its gaps, so the device would
     /// fill them from the history, as clients do. Counts everything up to the highest seq as
     /// present, if the device has the beginning.
-    pub fn after_reading_on(view: &View) -> Has {
+    pub fn after_reading_on(view: &ReceivedSeqs) -> Has {
         let has_beginning = view.last >= view.first;
         let last = view.above.last().filter(|_| has_beginning).map_or(view.last, |last| view.last.max(*last));
         Has { last, ..Has::from(view) }

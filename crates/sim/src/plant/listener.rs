@@ -9,7 +9,7 @@ use bluetick_core::{ConversationId, Members, ReadState, UserId};
 
 use super::PlantedBug;
 
-pub struct Rigged {
+pub struct RiggedListener {
     plant: PlantedBug,
     listener: Arc<dyn CommitListener>,
     told: AtomicU64,
@@ -23,9 +23,9 @@ pub struct Rigged {
 /// Every `SELDOM`-th event goes wrong, so that a run makes progress first.
 const SELDOM: u64 = 25;
 
-impl Rigged {
-    pub fn new(plant: PlantedBug, listener: Arc<dyn CommitListener>) -> Rigged {
-        Rigged {
+impl RiggedListener {
+    pub fn new(plant: PlantedBug, listener: Arc<dyn CommitListener>) -> RiggedListener {
+        RiggedListener {
             plant,
             listener,
             told: AtomicU64::new(0),
@@ -80,7 +80,7 @@ impl Rigged {
     }
 }
 
-impl CommitListener for Rigged {
+impl CommitListener for RiggedListener {
     fn committed(&self, mut batch: Vec<Committed>) {
         match self.plant {
             PlantedBug::PushOutOfOrder => batch = self.swap(batch),

@@ -146,7 +146,7 @@ pub fn rig_listener(plant: Option<PlantedBug>, listener: Arc<dyn CommitListener>
             | PlantedBug::HeardOutside
             | PlantedBug::SessionStaysOpen
             | PlantedBug::DeliveredWithoutDevice),
-        ) => Arc::new(listener::Rigged::new(plant, listener)),
+        ) => Arc::new(listener::RiggedListener::new(plant, listener)),
         _ => listener,
     }
 }
@@ -164,7 +164,7 @@ pub fn rig_store(plant: Option<PlantedBug>, store: Arc<dyn Store>) -> Arc<dyn St
             | PlantedBug::BeginningLost
             | PlantedBug::ConflictTaken
             | PlantedBug::TokenStaysGood),
-        ) => Arc::new(store::Rigged::new(plant, store)),
+        ) => Arc::new(store::RiggedStore::new(plant, store)),
         _ => store,
     }
 }

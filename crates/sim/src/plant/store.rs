@@ -17,7 +17,7 @@ use bluetick_core::{
 
 use super::PlantedBug;
 
-pub struct Rigged {
+pub struct RiggedStore {
     plant: PlantedBug,
     store: Arc<dyn Store>,
     asked: AtomicU64,
@@ -30,10 +30,10 @@ pub struct Rigged {
 /// Every `SELDOM`-th call goes wrong, so that a run makes progress first.
 const SELDOM: u64 = 12;
 
-impl Rigged {
-    pub fn new(plant: PlantedBug, store: Arc<dyn Store>) -> Rigged {
+impl RiggedStore {
+    pub fn new(plant: PlantedBug, store: Arc<dyn Store>) -> RiggedStore {
         let asked = AtomicU64::new(0);
-        Rigged { plant, store, asked, readers: Mutex::default(), boasts: Mutex::default() }
+        RiggedStore { plant, store, asked, readers: Mutex::default(), boasts: Mutex::default() }
     }
 
     fn goes_wrong(&self, plant: PlantedBug) -> bool {
@@ -42,7 +42,7 @@ impl Rigged {
 }
 
 #[async_trait]
-impl Store for Rigged {
+impl Store for RiggedStore {
     async fn append(&self, append: Append) -> Result<Accepted, StoreError> {
         let received_at = append.received_at;
         let accepted = self.store.append(append).await;

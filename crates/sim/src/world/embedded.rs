@@ -29,7 +29,7 @@ pub struct Embedded {
     plant: Option<PlantedBug>,
     clock: Arc<SimClock>,
     dice: Mutex<Dice>,
-    life: Mutex<Option<RunningServer>>,
+    life: Mutex<Option<SimulatedServer>>,
     lives: AtomicU64,
     /// Notified when the disk loses power during an operation.
     went_dark: Arc<Notify>,
@@ -37,7 +37,7 @@ pub struct Embedded {
 }
 
 /// The server between two starts.
-struct RunningServer {
+struct SimulatedServer {
     node: Node,
     directory: Arc<TempDir>,
     faults: Arc<Faults>,
@@ -76,7 +76,7 @@ impl Embedded {
         embedded
     }
 
-    fn life(&self) -> MutexGuard<'_, Option<RunningServer>> {
+    fn life(&self) -> MutexGuard<'_, Option<SimulatedServer>> {
         self.life.lock().expect("no code panics while it holds this lock")
     }
 
@@ -140,7 +140,7 @@ impl Embedded {
         node.steps.spawn(take_steps(town, steps, Arc::clone(&faults), Arc::clone(&is_slow), dark, dice));
         self.note(format_args!("starts its {name}"));
         *self.life() =
-            Some(RunningServer { node, directory, faults, image, checkpoint_steps, is_slow, store });
+            Some(SimulatedServer { node, directory, faults, image, checkpoint_steps, is_slow, store });
     }
 
     /// Cuts the power and returns the surviving files. Unsynced writes survive completely, partly
@@ -180,7 +180,7 @@ impl Embedded {
     async fn restart(&self) {
         let Some(life) = self.life().take() else { return };
         self.note("is told to stop");
-        let RunningServer { node, directory, store, .. } = life;
+        let SimulatedServer { node, directory, store, .. } = life;
         node.server.drain().await;
         drop((store, node.steps));
         self.town.network.cut_all(0);

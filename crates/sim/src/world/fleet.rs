@@ -30,7 +30,7 @@ use crate::dice::Dice;
 use crate::faults::Fault;
 use crate::plant::{PlantedBug, rig_listener, rig_store};
 
-pub struct Fleet {
+pub struct SimulatedFleet {
     town: Arc<Cluster>,
     plant: Option<PlantedBug>,
     rows: Arc<MemoryRows>,
@@ -62,11 +62,11 @@ const FORGOTTEN: Duration = Duration::from_secs(10);
 const HOT: Layout =
     Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: true };
 
-impl Fleet {
-    pub async fn open(town: &Arc<Cluster>, plant: Option<PlantedBug>) -> Arc<Fleet> {
+impl SimulatedFleet {
+    pub async fn open(town: &Arc<Cluster>, plant: Option<PlantedBug>) -> Arc<SimulatedFleet> {
         let mut dice = town.dice.of("fleet");
         let count = usize::try_from(dice.between(2, 3)).unwrap_or(2);
-        let fleet = Arc::new(Fleet {
+        let fleet = Arc::new(SimulatedFleet {
             town: Arc::clone(town),
             plant,
             rows: Arc::default(),
@@ -284,7 +284,7 @@ impl Fleet {
     }
 }
 
-impl Nodes for Fleet {
+impl Nodes for SimulatedFleet {
     fn count(&self) -> usize {
         self.count
     }

@@ -10,7 +10,7 @@ mod rows;
 use std::sync::Arc;
 
 pub use embedded::Embedded;
-pub use fleet::Fleet;
+pub use fleet::SimulatedFleet;
 
 use crate::cluster::Cluster;
 use crate::faults::Fault;
@@ -27,14 +27,14 @@ pub enum WorldKind {
 
 pub enum World {
     Embedded(Arc<Embedded>),
-    Fleet(Arc<Fleet>),
+    Fleet(Arc<SimulatedFleet>),
 }
 
 impl World {
     pub async fn open(kind: WorldKind, town: &Arc<Cluster>, plant: Option<PlantedBug>) -> World {
         match kind {
             WorldKind::Embedded => World::Embedded(Embedded::open(town, plant).await),
-            WorldKind::Fleet => World::Fleet(Fleet::open(town, plant).await),
+            WorldKind::Fleet => World::Fleet(SimulatedFleet::open(town, plant).await),
         }
     }
 
