@@ -15,13 +15,13 @@ use tokio::task::JoinSet;
 
 use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::Kind;
+use crate::line::ServerFrameKind;
 use crate::measure::{Usage, disk_bytes};
 use crate::progress::step;
-use crate::seed::{Chat, Texts, fill, open, person};
+use crate::seed::{SeededChat, Texts, fill, open, person};
 use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct ArchiveBench {
@@ -39,13 +39,13 @@ pub struct ArchiveBench {
 /// reads.
 const FAVOURITES: u64 = 64;
 
-pub fn run(bench: ArchiveBench) -> Result<Report, BenchError> {
+pub fn run(bench: ArchiveBench) -> Result<BenchReport, BenchError> {
     Ground::bare(bench.directory.clone()).run(2, measure(&bench))
 }
 
-async fn measure(bench: &ArchiveBench) -> Result<Report, BenchError> {
+async fn measure(bench: &ArchiveBench) -> Result<BenchReport, BenchError> {
     let total = bench.conversations * bench.messages;
-    let mut report = Report::new("archive")
+    let mut report = BenchReport::new("archive")
         .parameter("conversations", bench.conversations as u64)
         .parameter("messages_each", bench.messages as u64)
         .parameter("readers", bench.readers as u64)
@@ -53,7 +53,7 @@ async fn measure(bench: &ArchiveBench) -> Result<Report, BenchError> {
     step("storing what is to move");
     let store = open(&bench.directory)?;
     let texts: Texts = Arc::new(small_talk::text);
-    let chats = (0..bench.conversations).map(|number| Chat {
+    let chats = (0..bench.conversations).map(|number| SeededChat {
         from: person("writer", number),
         to: person("reader", 0),
         messages: bench.messages,
@@ -110,7 +110,7 @@ async fn measure(bench: &ArchiveBench) -> Result<Report, BenchError> {
 async fn move_the_rest(
     bench: &ArchiveBench,
     directory: &std::path::Path,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) -> Result<(), BenchError> {
     let settings = ArchiveSettings {
         engine: ArchiveEngine::Directory,
@@ -161,7 +161,7 @@ enum Choice {
 async fn pages(
     bench: &ArchiveBench,
     server: &ServerUnderTest,
-    report: &mut Report,
+    report: &mut BenchReport,
     (key, what): (&str, &str),
     choice: Choice,
 ) -> Result<(), BenchError> {
@@ -211,7 +211,7 @@ async fn pages(
 async fn acks(
     bench: &ArchiveBench,
     server: &ServerUnderTest,
-    report: &mut Report,
+    report: &mut BenchReport,
     (key, what): (&str, &str),
 ) -> Result<(), BenchError> {
     let (from, to) = (person("writer", 0), person("reader", 0));
@@ -229,7 +229,7 @@ async fn acks(
         line.flush().await?;
         let mut is_answered = false;
         while !is_answered {
-            line.frames(|kind, _| is_answered |= kind == Kind::Ack).await?;
+            line.frames(|kind, _| is_answered |= kind == ServerFrameKind::Ack).await?;
         }
         latencies.record(sent.elapsed());
         tokio::time::sleep(Duration::from_millis(2)).await;

@@ -127,24 +127,24 @@ pub struct GroupCommit {
 }
 
 /// A record and the reply channel of the caller that waits for its sync.
-type Waiting = (Vec<u8>, oneshot::Sender<()>);
+type WaitingRecord = (Vec<u8>, oneshot::Sender<()>);
 
 /// The records that wait for the writer thread.
 #[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
+struct RecordQueue {
+    state: Mutex<RecordQueueState>,
     wake: Condvar,
 }
 
 #[derive(Default)]
-struct QueueState {
-    waiting: VecDeque<Waiting>,
+struct RecordQueueState {
+    waiting: VecDeque<WaitingRecord>,
     closed: bool,
     asleep: bool,
 }
 
-impl Queue {
-    fn push(&self, waiting: Waiting) {
+impl RecordQueue {
+    fn push(&self, waiting: WaitingRecord) {
         let mut state = self.state.lock();
         if state.closed {
             return;
@@ -170,7 +170,7 @@ impl Queue {
 
     /// Blocks until records wait or the queue is closed, then moves all records into `taken`. An
     /// empty result means that the queue is closed.
-    fn take(&self, taken: &mut VecDeque<Waiting>) {
+    fn take(&self, taken: &mut VecDeque<WaitingRecord>) {
         let mut state = self.state.lock();
         while state.waiting.is_empty() && !state.closed {
             state.asleep = true;
@@ -182,7 +182,7 @@ impl Queue {
 
 /// The writer thread: takes all waiting records, writes and syncs them as one batch, and replies.
 /// Returns the number of syncs.
-fn write(mut tape: RecycledFile, queue: &Queue) -> io::Result<u64> {
+fn write(mut tape: RecycledFile, queue: &RecordQueue) -> io::Result<u64> {
     let (mut taken, mut batch, mut syncs) = (VecDeque::new(), Vec::new(), 0);
     loop {
         queue.take(&mut taken);
@@ -214,7 +214,7 @@ pub async fn group_commit(
 ) -> Result<GroupCommit, BenchError> {
     let in_directory = |error| BenchError::Io { path: directory.to_owned(), error };
     let tape = RecycledFile::prepare(directory).map_err(in_directory)?;
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(RecordQueue::default());
     let writer = std::thread::spawn({
         let queue = Arc::clone(&queue);
         move || write(tape, &queue).inspect_err(|_| queue.abandon())

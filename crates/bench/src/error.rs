@@ -6,7 +6,7 @@ use bluetick_core::StoreError;
 use bluetick_store_embedded::OpenError;
 use bluetick_store_embedded::tables::TablesError;
 
-use crate::ground::Stored;
+use crate::ground::StoredCounts;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -18,7 +18,7 @@ pub enum BenchError {
         "{} was filled with --stored-messages {} --stored-conversations {}",
         path.display(), found.messages, found.conversations
     )]
-    OtherStore { path: PathBuf, found: Stored },
+    OtherStore { path: PathBuf, found: StoredCounts },
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]

@@ -10,9 +10,9 @@ use bluetick_core::ports::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
-use crate::progress::{Progress, step};
-use crate::report::Report;
-use crate::seed::{Chat, Texts, fill, open, person};
+use crate::progress::{ProgressLine, step};
+use crate::report::BenchReport;
+use crate::seed::{SeededChat, Texts, fill, open, person};
 use crate::small_talk;
 
 #[derive(Clone, Debug)]
@@ -21,17 +21,17 @@ pub struct Ground {
     /// the same `stored` filled it.
     pub directory: PathBuf,
     pub keep: bool,
-    pub stored: Stored,
+    pub stored: StoredCounts,
 }
 
 /// The number of messages and conversations in the store before the run begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stored {
+pub struct StoredCounts {
     pub messages: u64,
     pub conversations: u64,
 }
 
-/// Name of the file that records the `Stored` content of a kept directory.
+/// Name of the file that records the `StoredCounts` content of a kept directory.
 const LABEL: &str = "bluetick-bench.json";
 /// Number of stored conversations that share one receiver.
 const CONVERSATIONS_EACH: usize = 10;
@@ -39,7 +39,7 @@ const CONVERSATIONS_EACH: usize = 10;
 impl Ground {
     /// Returns an empty directory for one run, without stored messages.
     pub fn bare(directory: PathBuf) -> Ground {
-        Ground { directory, keep: false, stored: Stored::default() }
+        Ground { directory, keep: false, stored: StoredCounts::default() }
     }
 
     /// Runs `work` on its own runtime. Fills an empty directory first, and removes the directory
@@ -75,7 +75,7 @@ impl Ground {
     /// requires.
     fn check_label(&self) -> Result<(), BenchError> {
         let label = std::fs::read(self.directory.join(LABEL)).ok();
-        let found: Option<Stored> = label.and_then(|label| serde_json::from_slice(&label).ok());
+        let found: Option<StoredCounts> = label.and_then(|label| serde_json::from_slice(&label).ok());
         match found {
             Some(found) if self.keep && found == self.stored => Ok(()),
             Some(found) if self.keep => Err(BenchError::OtherStore { path: self.directory.clone(), found }),
@@ -84,7 +84,7 @@ impl Ground {
     }
 
     async fn fill(&self) -> Result<(), BenchError> {
-        let Stored { messages, conversations } = self.stored;
+        let StoredCounts { messages, conversations } = self.stored;
         if messages > 0 {
             step(&format!("storing {messages} messages in {conversations} conversations"));
             let store = open(&self.directory)?;
@@ -95,14 +95,14 @@ impl Ground {
                 small_talk::text(number)
             });
             let each = (messages / conversations.max(1)) as usize;
-            let chats = (0..conversations as usize).map(|number| Chat {
+            let chats = (0..conversations as usize).map(|number| SeededChat {
                 from: person("stored-a", number),
                 to: person("stored-b", number / CONVERSATIONS_EACH),
                 messages: each,
             });
             let filling = fill(&store, chats, &texts);
             tokio::pin!(filling);
-            let (mut progress, started) = (Progress::new(), Instant::now());
+            let (mut progress, started) = (ProgressLine::new(), Instant::now());
             let mut every_second = tokio::time::interval(Duration::from_secs(1));
             loop {
                 tokio::select! {
@@ -132,7 +132,7 @@ impl Ground {
     }
 
     /// Adds the stored content to the report's parameters.
-    pub fn describe(&self, report: Report) -> Report {
+    pub fn describe(&self, report: BenchReport) -> BenchReport {
         if self.stored.messages == 0 {
             return report;
         }

@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 use crate::ground::{Ground, Run};
 use crate::load::{Load, dismiss, offer};
 use crate::seed::open;
-use crate::talk::{Sender, Tally, receive};
+use crate::talk::{LoadSender, LoadTally, receive};
 use crate::under_test::{ServerUnderTest, client_failed};
 use crate::workload::{Dice, texts};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct GroupBench {
@@ -30,12 +30,12 @@ pub struct GroupBench {
     pub seconds: u64,
 }
 
-pub fn run(bench: GroupBench) -> Result<Report, BenchError> {
+pub fn run(bench: GroupBench) -> Result<BenchReport, BenchError> {
     bench.ground.run(2, measure(&bench))
 }
 
-async fn measure(bench: &GroupBench) -> Result<Report, BenchError> {
-    let report = Report::new("group")
+async fn measure(bench: &GroupBench) -> Result<BenchReport, BenchError> {
+    let report = BenchReport::new("group")
         .parameter("members", bench.members as u64)
         .parameter("senders", bench.senders as u64)
         .parameter("body_bytes", bench.body_bytes as u64)
@@ -45,14 +45,14 @@ async fn measure(bench: &GroupBench) -> Result<Report, BenchError> {
     let id = found(bench, run).await?;
     let directory = bench.ground.directory();
     let server = ServerUnderTest::start(&bench.binary, directory).await?;
-    let received = Arc::new(Tally::default());
+    let received = Arc::new(LoadTally::default());
     let bodies = texts(bench.body_bytes, 256, &mut Dice::new(7));
     let mut senders = Vec::with_capacity(bench.senders);
     let mut receiving = JoinSet::new();
     for number in 0..bench.members {
         let line = server.connect(&bench.ground.person(run, "member", number)).await?;
         if number < bench.senders {
-            senders.push(Sender::new(line, id, &bodies[number % bodies.len()]));
+            senders.push(LoadSender::new(line, id, &bodies[number % bodies.len()]));
         } else {
             receiving.spawn(receive(line, id, Arc::clone(&received)));
         }

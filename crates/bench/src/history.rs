@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 use crate::ground::{Ground, Run};
 use crate::latencies::Latencies;
 use crate::pages::PageLine;
-use crate::progress::{Progress, step};
-use crate::seed::{Chat, Texts, fill, open};
+use crate::progress::{ProgressLine, step};
+use crate::seed::{SeededChat, Texts, fill, open};
 use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
 use crate::workload::Dice;
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct HistoryBench {
@@ -34,12 +34,12 @@ pub struct HistoryBench {
 /// Messages per requested page: the default limit of the API.
 const PAGE: usize = 20;
 
-pub fn run(bench: HistoryBench) -> Result<Report, BenchError> {
+pub fn run(bench: HistoryBench) -> Result<BenchReport, BenchError> {
     bench.ground.run(2, measure(&bench))
 }
 
-async fn measure(bench: &HistoryBench) -> Result<Report, BenchError> {
-    let report = Report::new("history")
+async fn measure(bench: &HistoryBench) -> Result<BenchReport, BenchError> {
+    let report = BenchReport::new("history")
         .parameter("conversations", bench.conversations as u64)
         .parameter("messages_each", bench.messages as u64)
         .parameter("page_messages", PAGE as u64)
@@ -51,7 +51,7 @@ async fn measure(bench: &HistoryBench) -> Result<Report, BenchError> {
     let store = open(directory)?;
     let texts: Texts = Arc::new(small_talk::text);
     let reader = bench.ground.person(run, "reader", 0);
-    let chat = |number| Chat {
+    let chat = |number| SeededChat {
         from: bench.ground.person(run, "writer", number),
         to: reader.clone(),
         messages: bench.messages,
@@ -76,7 +76,7 @@ async fn measure(bench: &HistoryBench) -> Result<Report, BenchError> {
         let dice = Dice::new(number as u64 + 1);
         readers.spawn(read(line, dice, Arc::clone(&ids), expected, until, Arc::clone(&latencies)));
     }
-    let mut progress = Progress::new();
+    let mut progress = ProgressLine::new();
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
     every_second.tick().await;
     loop {

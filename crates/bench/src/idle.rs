@@ -12,12 +12,12 @@ use tokio::task::JoinSet;
 use crate::files::allow_files;
 use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::Line;
+use crate::line::LoadConnection;
 use crate::measure::{kernel_slab_bytes, kernel_tcp_bytes, resident_bytes};
-use crate::progress::{Progress, step};
+use crate::progress::{ProgressLine, step};
 use crate::seed::person;
 use crate::under_test::{Costs, ServerUnderTest, client_failed, connect};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct IdleBench {
@@ -40,7 +40,7 @@ const CONNECTIONS_AN_ADDRESS: usize = 25_000;
 /// ephemeral ports.
 const FIRST_PORT: u16 = 7_000;
 
-pub fn run(bench: IdleBench) -> Result<Report, BenchError> {
+pub fn run(bench: IdleBench) -> Result<BenchReport, BenchError> {
     allow_files(bench.connections as u64)?;
     Ground::bare(bench.directory.clone()).run(1, measure(&bench))
 }
@@ -71,8 +71,8 @@ impl Memory {
     }
 }
 
-async fn measure(bench: &IdleBench) -> Result<Report, BenchError> {
-    let mut report = Report::new("idle")
+async fn measure(bench: &IdleBench) -> Result<BenchReport, BenchError> {
+    let mut report = BenchReport::new("idle")
         .parameter("connections", bench.connections as u64)
         .parameter("at_once", bench.at_once as u64)
         .parameter("hold_seconds", bench.hold_seconds);
@@ -117,8 +117,8 @@ async fn connect_all(
 ) -> Result<JoinSet<()>, BenchError> {
     let mut held = JoinSet::new();
     let mut connecting = JoinSet::new();
-    let (mut progress, mut shown) = (Progress::new(), Instant::now());
-    let mut keep = |line: Line| {
+    let (mut progress, mut shown) = (ProgressLine::new(), Instant::now());
+    let mut keep = |line: LoadConnection| {
         held.spawn(hold(line, Arc::clone(lost)));
     };
     for (number, token) in tokens.into_iter().enumerate() {
@@ -145,7 +145,7 @@ async fn connect_all(
     Ok(held)
 }
 
-async fn hold(mut line: Line, lost: Arc<AtomicUsize>) {
+async fn hold(mut line: LoadConnection, lost: Arc<AtomicUsize>) {
     line.slim();
     while line.frames(|_, _| ()).await.is_ok() {
         line.slim();
@@ -153,14 +153,14 @@ async fn hold(mut line: Line, lost: Arc<AtomicUsize>) {
     lost.fetch_add(1, Ordering::Relaxed);
 }
 
-fn put_into(report: &mut Report, bench: &IdleBench, costs: &Costs, caught_up: &Latencies) {
+fn put_into(report: &mut BenchReport, bench: &IdleBench, costs: &Costs, caught_up: &Latencies) {
     let rate = bench.connections as f64 / costs.seconds;
     report.figure("sessions_per_second", "connect, hello, caught_up", rate, "/s");
     report.latencies("connect_to_caught_up", "connect to caught_up", caught_up);
     costs.put_into(report, "connection", bench.connections as u64);
 }
 
-fn put_memory(report: &mut Report, connections: f64, token_bytes: u64, before: &Memory, after: &Memory) {
+fn put_memory(report: &mut BenchReport, connections: f64, token_bytes: u64, before: &Memory, after: &Memory) {
     let mut each = |key: &str, label: &str, before: u64, after: u64| {
         let bytes = after.saturating_sub(before) as f64 / connections;
         report.figure(format!("{key}_bytes_per_connection"), label, bytes, "bytes a connection");

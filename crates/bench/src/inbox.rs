@@ -20,8 +20,8 @@ use crate::ground::Ground;
 use crate::latencies::Latencies;
 use crate::measure::{Usage, peak_bytes};
 use crate::progress::step;
-use crate::seed::{Chat, always, fill, open, person};
-use crate::{BenchError, Report};
+use crate::seed::{SeededChat, always, fill, open, person};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct InboxBench {
@@ -41,12 +41,12 @@ const MARKED_CONVERSATIONS: usize = 1_000;
 /// Number of members of the group that the receipts measurement uses.
 const GROUP_MEMBERS: usize = 10_000;
 
-pub fn run(bench: InboxBench) -> Result<Report, BenchError> {
+pub fn run(bench: InboxBench) -> Result<BenchReport, BenchError> {
     Ground::bare(bench.directory.clone()).run(2, measure(&bench))
 }
 
-async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
-    let mut report = Report::new("inbox")
+async fn measure(bench: &InboxBench) -> Result<BenchReport, BenchError> {
+    let mut report = BenchReport::new("inbox")
         .parameter("conversations", bench.conversations as u64)
         .parameter("short_inbox_conversations", SHORT as u64)
         .parameter("in_flight", bench.in_flight as u64)
@@ -56,7 +56,7 @@ async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
     let text = always("see you tomorrow at the station");
     let long = (0..bench.conversations).map(|number| (person("long", 0), person("peer", number)));
     let short = (0..SHORT).map(|number| (person("short", 0), person("peer", number)));
-    let chats = long.chain(short).map(|(to, from)| Chat { from, to, messages: 1 });
+    let chats = long.chain(short).map(|(to, from)| SeededChat { from, to, messages: 1 });
     fill(&store, chats, &text).await?;
 
     // No checkpoint has run since the conversations changed, so the first page sorts all of them.
@@ -72,8 +72,8 @@ async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
     let store = open(&bench.directory)?;
     compare(&store, bench, &mut report, ("tables", "from the tables")).await?;
 
-    let marked: Vec<Chat> = (0..MARKED_CONVERSATIONS)
-        .map(|number| Chat {
+    let marked: Vec<SeededChat> = (0..MARKED_CONVERSATIONS)
+        .map(|number| SeededChat {
             from: person("writer", number),
             to: person("reader", number),
             messages: MARKED_MESSAGES,
@@ -93,7 +93,7 @@ async fn measure(bench: &InboxBench) -> Result<Report, BenchError> {
 async fn compare(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,
-    report: &mut Report,
+    report: &mut BenchReport,
     (key, from): (&str, &str),
 ) -> Result<(), BenchError> {
     let people = [person("short", 0), person("long", 0)];
@@ -134,7 +134,7 @@ async fn page(store: &Arc<EmbeddedStore>, user: &UserId) -> Result<(), BenchErro
     Ok(())
 }
 
-fn footprint(bench: &InboxBench, report: &mut Report) -> Result<(), BenchError> {
+fn footprint(bench: &InboxBench, report: &mut BenchReport) -> Result<(), BenchError> {
     let tables = Tables::open(&bench.directory.join("tables"))?;
     let mut total = 0.0;
     for table in tables.current()?.footprint()? {
@@ -154,8 +154,8 @@ fn footprint(bench: &InboxBench, report: &mut Report) -> Result<(), BenchError> 
 async fn marks(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,
-    report: &mut Report,
-    chats: &[Chat],
+    report: &mut BenchReport,
+    chats: &[SeededChat],
 ) -> Result<(), BenchError> {
     let done = Arc::new(AtomicU64::new(0));
     let latencies = Arc::new(Latencies::default());
@@ -199,7 +199,7 @@ async fn marks(
 async fn receipt_counts(
     store: &Arc<EmbeddedStore>,
     bench: &InboxBench,
-    report: &mut Report,
+    report: &mut BenchReport,
 ) -> Result<(), BenchError> {
     let id = ConversationId::group([9; 15]);
     let members: Vec<UserId> = (0..GROUP_MEMBERS).map(|number| person("member", number)).collect();

@@ -1,5 +1,5 @@
-//! Benchmarks for Bluetick. Every workload returns a [`Report`]. docs/explanation/performance.md
-//! explains the figures.
+//! Benchmarks for Bluetick. Every workload returns a [`BenchReport`].
+//! docs/explanation/performance.md explains the figures.
 
 pub mod archive;
 pub mod attack;
@@ -30,6 +30,6 @@ mod watcher;
 mod workload;
 
 pub use error::BenchError;
-pub use ground::{Ground, Stored};
+pub use ground::{Ground, StoredCounts};
 pub use load::Load;
-pub use report::Report;
+pub use report::BenchReport;

@@ -16,7 +16,7 @@ use crate::under_test::client_failed;
 
 /// The type of a server frame, as far as the load generator distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ServerFrameKind {
     Message,
     Ack,
     CaughtUp,
@@ -24,24 +24,24 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl ServerFrameKind {
     /// Reads the type from the frame's first field.
-    fn of(json: &[u8]) -> Kind {
+    fn of(json: &[u8]) -> ServerFrameKind {
         match json.strip_prefix(br#"{"type":""#) {
-            Some(rest) if rest.starts_with(b"message\"") => Kind::Message,
-            Some(rest) if rest.starts_with(b"ack\"") => Kind::Ack,
-            Some(rest) if rest.starts_with(b"caught_up\"") => Kind::CaughtUp,
-            Some(rest) if rest.starts_with(b"error\"") => Kind::Error,
-            _ => Kind::Other,
+            Some(rest) if rest.starts_with(b"message\"") => ServerFrameKind::Message,
+            Some(rest) if rest.starts_with(b"ack\"") => ServerFrameKind::Ack,
+            Some(rest) if rest.starts_with(b"caught_up\"") => ServerFrameKind::CaughtUp,
+            Some(rest) if rest.starts_with(b"error\"") => ServerFrameKind::Error,
+            _ => ServerFrameKind::Other,
         }
     }
 }
 
-pub struct Line {
+pub struct LoadConnection {
     stream: TcpStream,
     /// The received part of an incomplete frame.
     partial: Vec<u8>,
-    /// Bytes that the next `Line::flush` writes.
+    /// Bytes that the next `LoadConnection::flush` writes.
     outgoing: Vec<u8>,
 }
 
@@ -67,13 +67,13 @@ fn lost(error: impl std::fmt::Display) -> BenchError {
     client_failed(format!("the connection was lost: {error}"))
 }
 
-impl Line {
+impl LoadConnection {
     /// Connects, from the source address `from` if given, and upgrades the connection to a
     /// WebSocket.
-    pub async fn open(to: SocketAddr, from: Option<SocketAddr>) -> Result<Line, BenchError> {
+    pub async fn open(to: SocketAddr, from: Option<SocketAddr>) -> Result<LoadConnection, BenchError> {
         let stream = dial(to, from).await.map_err(client_failed)?;
         stream.set_nodelay(true).map_err(client_failed)?;
-        let mut line = Line { stream, partial: Vec::new(), outgoing: Vec::new() };
+        let mut line = LoadConnection { stream, partial: Vec::new(), outgoing: Vec::new() };
         let request = format!(
             "GET /v1/ws HTTP/1.1\r\nHost: {to}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
              Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
@@ -137,7 +137,7 @@ impl Line {
 
     /// Waits for input and passes every complete frame to `visit`. Answers pings. Dropping the
     /// future loses no frame.
-    pub async fn frames(&mut self, mut visit: impl FnMut(Kind, &[u8])) -> Result<(), BenchError> {
+    pub async fn frames(&mut self, mut visit: impl FnMut(ServerFrameKind, &[u8])) -> Result<(), BenchError> {
         loop {
             self.stream.readable().await.map_err(lost)?;
             let pings = self.read(|bytes| take_frames(bytes, &mut visit))?;
@@ -234,11 +234,14 @@ pub async fn dial(to: SocketAddr, from: Option<SocketAddr>) -> io::Result<TcpStr
 
 /// Passes each complete text frame to `visit`. Returns the number of bytes used and the number of
 /// pings.
-fn take_frames(bytes: &[u8], visit: &mut impl FnMut(Kind, &[u8])) -> Result<(usize, usize), BenchError> {
+fn take_frames(
+    bytes: &[u8],
+    visit: &mut impl FnMut(ServerFrameKind, &[u8]),
+) -> Result<(usize, usize), BenchError> {
     let (mut used, mut pings) = (0, 0);
     while let Some((head, payload)) = first_frame(&bytes[used..]) {
         match bytes[used] {
-            head if head == FINAL | TEXT => visit(Kind::of(payload), payload),
+            head if head == FINAL | TEXT => visit(ServerFrameKind::of(payload), payload),
             head if head == FINAL | PING => pings += 1,
             head if head == FINAL | PONG => {}
             head if head == FINAL | CLOSE => {
@@ -296,7 +299,7 @@ mod tests {
             let mut visit = |kind, json: &[u8]| found.push((kind, json.len()));
             let (used, _) = take_frames(&bytes[..cut], &mut visit).unwrap();
             take_frames(&bytes[used..], &mut visit).unwrap();
-            let expected = [5, 100, 300, 70_000].map(|size| (Kind::Message, message(size).len()));
+            let expected = [5, 100, 300, 70_000].map(|size| (ServerFrameKind::Message, message(size).len()));
             assert_eq!(found, expected, "{cut}");
         }
     }
@@ -313,13 +316,13 @@ mod tests {
     #[test]
     fn frame_kind_is_read_from_its_type() {
         for (json, kind) in [
-            (r#"{"type":"message","seq":1}"#, Kind::Message),
-            (r#"{"type":"ack","seq":1}"#, Kind::Ack),
-            (r#"{"type":"caught_up"}"#, Kind::CaughtUp),
-            (r#"{"type":"error","code":"x"}"#, Kind::Error),
-            (r#"{"type":"status"}"#, Kind::Other),
+            (r#"{"type":"message","seq":1}"#, ServerFrameKind::Message),
+            (r#"{"type":"ack","seq":1}"#, ServerFrameKind::Ack),
+            (r#"{"type":"caught_up"}"#, ServerFrameKind::CaughtUp),
+            (r#"{"type":"error","code":"x"}"#, ServerFrameKind::Error),
+            (r#"{"type":"status"}"#, ServerFrameKind::Other),
         ] {
-            assert_eq!(Kind::of(json.as_bytes()), kind, "{json}");
+            assert_eq!(ServerFrameKind::of(json.as_bytes()), kind, "{json}");
         }
     }
 }

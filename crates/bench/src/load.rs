@@ -6,9 +6,9 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use crate::BenchError;
-use crate::report::Report;
+use crate::report::BenchReport;
 use crate::schedule::{Pacer, Schedule};
-use crate::talk::{Sender, Tally};
+use crate::talk::{LoadSender, LoadTally};
 use crate::under_test::{Costs, ServerUnderTest, client_failed};
 
 /// How the senders schedule their messages.
@@ -23,7 +23,7 @@ pub enum Load {
 }
 
 impl Load {
-    pub fn describe(self, report: Report) -> Report {
+    pub fn describe(self, report: BenchReport) -> BenchReport {
         match self {
             Load::Window(window) => report.parameter("window", window as u64),
             Load::Rate { per_second, bound } => {
@@ -34,8 +34,8 @@ impl Load {
 }
 
 /// The measurements of one load phase.
-pub struct Outcome {
-    tally: Arc<Tally>,
+pub struct LoadOutcome {
+    tally: Arc<LoadTally>,
     acknowledged: u64,
     pub delivered: u64,
     pub costs: Costs,
@@ -52,12 +52,12 @@ const KEPT: f64 = 0.99;
 pub async fn offer(
     load: Load,
     seconds: u64,
-    senders: Vec<Sender>,
-    received: &Tally,
+    senders: Vec<LoadSender>,
+    received: &LoadTally,
     server: &ServerUnderTest,
     directory: &Path,
-) -> Result<(Outcome, Vec<Sender>), BenchError> {
-    let tally = Arc::new(Tally::default());
+) -> Result<(LoadOutcome, Vec<LoadSender>), BenchError> {
+    let tally = Arc::new(LoadTally::default());
     let delivered_before = received.counts().1;
     let meter = server.meter(directory).await?;
     let mut talking = JoinSet::new();
@@ -92,10 +92,10 @@ pub async fn offer(
     while let Some(ended) = talking.join_next().await {
         senders.push(ended.map_err(client_failed)??);
     }
-    Ok((Outcome { tally, acknowledged, delivered, costs, offered }, senders))
+    Ok((LoadOutcome { tally, acknowledged, delivered, costs, offered }, senders))
 }
 
-impl Outcome {
+impl LoadOutcome {
     pub fn stored_per_second(&self) -> f64 {
         self.acknowledged as f64 / self.costs.seconds
     }
@@ -121,7 +121,7 @@ impl Outcome {
     }
 
     /// Adds rates and latencies to the report. The caller adds the costs separately.
-    pub fn put_into(&self, report: &mut Report) {
+    pub fn put_into(&self, report: &mut BenchReport) {
         if let Some((per_second, due)) = self.offered {
             report.figure("offered_per_second", "offered", per_second as f64, "/s");
             let waiting = due.saturating_sub(self.acknowledged);

@@ -14,7 +14,7 @@ pub struct Usage {
 
 /// The difference between two snapshots.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent {
+pub struct UsedResources {
     pub wall: Duration,
     pub cpu: Duration,
     /// Bytes that the device wrote in the meantime, for all processes.
@@ -28,9 +28,9 @@ impl Usage {
         Usage { directory: directory.to_owned(), at: Instant::now(), cpu: cpu_time(), written_bytes }
     }
 
-    pub fn spent(&self) -> Spent {
+    pub fn spent(&self) -> UsedResources {
         let now = Usage::now(&self.directory);
-        Spent {
+        UsedResources {
             wall: now.at - self.at,
             cpu: now.cpu.saturating_sub(self.cpu),
             written_bytes: now.written_bytes.saturating_sub(self.written_bytes),

@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::bare_log::one_fsync;
 use crate::ground::{Ground, Run};
-use crate::load::{Load, Outcome, dismiss, offer};
+use crate::load::{Load, LoadOutcome, dismiss, offer};
 use crate::progress::step;
-use crate::seed::{Chat, always, fill, open};
-use crate::talk::{Sender, Tally, receive};
+use crate::seed::{SeededChat, always, fill, open};
+use crate::talk::{LoadSender, LoadTally, receive};
 use crate::under_test::ServerUnderTest;
 use crate::workload::{Dice, texts};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct PairsBench {
@@ -39,12 +39,12 @@ pub enum PairsLoad {
 /// Upper bound on how long the closed loop for [`PairsLoad::Half`] runs, in seconds.
 const SEARCH_SECONDS: u64 = 5;
 
-pub fn run(bench: PairsBench) -> Result<Report, BenchError> {
+pub fn run(bench: PairsBench) -> Result<BenchReport, BenchError> {
     bench.ground.run(2, measure(&bench))
 }
 
-async fn measure(bench: &PairsBench) -> Result<Report, BenchError> {
-    let mut report = Report::new("pairs")
+async fn measure(bench: &PairsBench) -> Result<BenchReport, BenchError> {
+    let mut report = BenchReport::new("pairs")
         .parameter("pairs", bench.pairs as u64)
         .parameter("body_bytes", bench.body_bytes as u64)
         .parameter("seconds", bench.seconds);
@@ -58,7 +58,7 @@ async fn measure(bench: &PairsBench) -> Result<Report, BenchError> {
     let chat = |number| {
         let (from, to) =
             (bench.ground.person(run, "sender", number), bench.ground.person(run, "receiver", number));
-        Chat { from, to, messages: 0 }
+        SeededChat { from, to, messages: 0 }
     };
     fill(&store, (0..bench.pairs).map(chat), &always("")).await?;
     store.close().await;
@@ -68,15 +68,15 @@ async fn measure(bench: &PairsBench) -> Result<Report, BenchError> {
 
     let server = ServerUnderTest::start(&bench.binary, directory).await?;
     step(&format!("the server started in {:.0} ms", server.started_in.as_secs_f64() * 1e3));
-    let received = Arc::new(Tally::default());
+    let received = Arc::new(LoadTally::default());
     let bodies = texts(bench.body_bytes, 256, &mut Dice::new(7));
     let mut senders = Vec::with_capacity(bench.pairs);
     let mut receiving = JoinSet::new();
     for number in 0..bench.pairs {
-        let Chat { from, to, .. } = chat(number);
+        let SeededChat { from, to, .. } = chat(number);
         let id = ConversationId::direct(&from, &to);
         let line = server.connect(&from).await?;
-        senders.push(Sender::new(line, id, &bodies[number % bodies.len()]));
+        senders.push(LoadSender::new(line, id, &bodies[number % bodies.len()]));
         receiving.spawn(receive(server.connect(&to).await?, id, Arc::clone(&received)));
     }
     let outcome = match bench.load {
@@ -106,7 +106,7 @@ async fn measure(bench: &PairsBench) -> Result<Report, BenchError> {
     Ok(report)
 }
 
-fn put_ratios(outcome: &Outcome, fsync_p50_ms: f64, fsync_p99_ms: f64, report: &mut Report) {
+fn put_ratios(outcome: &LoadOutcome, fsync_p50_ms: f64, fsync_p99_ms: f64, report: &mut BenchReport) {
     let ack = outcome.ack_p99_ms();
     report.figure(
         "ack_p99_per_fsync_p99_times",

@@ -4,17 +4,17 @@ use std::io::IsTerminal;
 
 /// Progress output: one line that is overwritten on a terminal, or a new line every ten seconds
 /// elsewhere.
-pub struct Progress {
+pub struct ProgressLine {
     terminal: bool,
     ticks: u64,
 }
 
-/// Calls of [`Progress::show`] per printed line when stderr is not a terminal.
+/// Calls of [`ProgressLine::show`] per printed line when stderr is not a terminal.
 const TICKS_BETWEEN_LINES: u64 = 10;
 
-impl Progress {
-    pub fn new() -> Progress {
-        Progress { terminal: std::io::stderr().is_terminal(), ticks: 0 }
+impl ProgressLine {
+    pub fn new() -> ProgressLine {
+        ProgressLine { terminal: std::io::stderr().is_terminal(), ticks: 0 }
     }
 
     /// Shows `line`. Call it once per second.
@@ -28,7 +28,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         if self.terminal && self.ticks > 0 {
             eprintln!();

@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use crate::files::allow_files;
 use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::Line;
+use crate::line::LoadConnection;
 use crate::progress::step;
-use crate::seed::{Chat, always, fill, open, person};
+use crate::seed::{SeededChat, always, fill, open, person};
 use crate::under_test::{ServerUnderTest, client_failed, connect};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct ReconnectBench {
@@ -28,19 +28,19 @@ pub struct ReconnectBench {
     pub missed: usize,
 }
 
-pub fn run(bench: ReconnectBench) -> Result<Report, BenchError> {
+pub fn run(bench: ReconnectBench) -> Result<BenchReport, BenchError> {
     allow_files(bench.devices as u64)?;
     Ground::bare(bench.directory.clone()).run(1, measure(&bench))
 }
 
-async fn measure(bench: &ReconnectBench) -> Result<Report, BenchError> {
-    let mut report = Report::new("reconnect")
+async fn measure(bench: &ReconnectBench) -> Result<BenchReport, BenchError> {
+    let mut report = BenchReport::new("reconnect")
         .parameter("devices", bench.devices as u64)
         .parameter("missed_messages_each", bench.missed as u64);
     step("storing what was missed");
     let store = open(&bench.directory)?;
     let text = always("see you tomorrow at the station, platform five, bring the keys please");
-    let chats = (0..bench.devices).map(|number| Chat {
+    let chats = (0..bench.devices).map(|number| SeededChat {
         from: person("sender", number),
         to: person("device", number),
         messages: bench.missed,
@@ -98,7 +98,7 @@ async fn measure(bench: &ReconnectBench) -> Result<Report, BenchError> {
 
 /// Catches up, acknowledges the last message and returns the number of messages with the open
 /// connection.
-async fn catch_up(to: SocketAddr, token: &str) -> Result<(usize, Line), BenchError> {
+async fn catch_up(to: SocketAddr, token: &str) -> Result<(usize, LoadConnection), BenchError> {
     let (mut messages, mut last) = (0, Vec::new());
     let mut line = connect(to, None, token, |message| {
         messages += 1;

@@ -8,15 +8,15 @@ use crate::latencies::{Latencies, Quantiles};
 
 /// A workload's parameters, figures and remarks. Keys are stable and end with their unit.
 #[derive(Debug)]
-pub struct Report {
+pub struct BenchReport {
     workload: &'static str,
     parameters: Vec<(&'static str, u64)>,
-    rows: Vec<Row>,
+    rows: Vec<ReportRow>,
     remarks: Vec<String>,
 }
 
 #[derive(Debug)]
-struct Row {
+struct ReportRow {
     key: String,
     label: String,
     value: Value,
@@ -28,24 +28,24 @@ enum Value {
     Latencies(Quantiles),
 }
 
-impl Report {
-    pub fn new(workload: &'static str) -> Report {
-        Report { workload, parameters: Vec::new(), rows: Vec::new(), remarks: Vec::new() }
+impl BenchReport {
+    pub fn new(workload: &'static str) -> BenchReport {
+        BenchReport { workload, parameters: Vec::new(), rows: Vec::new(), remarks: Vec::new() }
     }
 
-    pub fn parameter(mut self, key: &'static str, value: u64) -> Report {
+    pub fn parameter(mut self, key: &'static str, value: u64) -> BenchReport {
         self.parameters.push((key, value));
         self
     }
 
     pub fn figure(&mut self, key: impl Into<String>, label: impl Into<String>, number: f64, unit: &str) {
         let value = Value::Figure { number, unit: unit.to_owned() };
-        self.rows.push(Row { key: key.into(), label: label.into(), value });
+        self.rows.push(ReportRow { key: key.into(), label: label.into(), value });
     }
 
     pub fn latencies(&mut self, key: impl Into<String>, label: impl Into<String>, latencies: &Latencies) {
         let value = Value::Latencies(latencies.quantiles());
-        self.rows.push(Row { key: key.into(), label: label.into(), value });
+        self.rows.push(ReportRow { key: key.into(), label: label.into(), value });
     }
 
     /// Adds a remark that helps to interpret the figures.
@@ -113,7 +113,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-impl Serialize for Report {
+impl Serialize for BenchReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("workload", self.workload)?;
@@ -157,8 +157,8 @@ mod tests {
 
     use super::*;
 
-    fn report() -> Report {
-        let mut report = Report::new("pairs").parameter("pairs", 2_000).parameter("window", 1);
+    fn report() -> BenchReport {
+        let mut report = BenchReport::new("pairs").parameter("pairs", 2_000).parameter("window", 1);
         report.figure("stored_per_second", "stored and acknowledged", 123_456.7, "/s");
         let latencies = Latencies::default();
         latencies.record(Duration::from_micros(31));

@@ -31,7 +31,7 @@ pub fn person(name: &str, number: usize) -> UserId {
 
 /// A direct conversation with `messages` messages from one user to the other.
 #[derive(Clone)]
-pub struct Chat {
+pub struct SeededChat {
     pub from: UserId,
     pub to: UserId,
     pub messages: usize,
@@ -49,7 +49,7 @@ pub fn always(text: &str) -> Texts {
 /// Creates the conversations and stores their messages, many concurrently.
 pub async fn fill(
     store: &Arc<EmbeddedStore>,
-    chats: impl Iterator<Item = Chat>,
+    chats: impl Iterator<Item = SeededChat>,
     texts: &Texts,
 ) -> Result<(), BenchError> {
     let mut filling = JoinSet::new();
@@ -66,7 +66,7 @@ pub async fn fill(
     Ok(())
 }
 
-async fn fill_one(store: &EmbeddedStore, chat: Chat, texts: Texts) -> Result<(), StoreError> {
+async fn fill_one(store: &EmbeddedStore, chat: SeededChat, texts: Texts) -> Result<(), StoreError> {
     let id = ConversationId::direct(&chat.from, &chat.to);
     let creation = Creation::Direct { peer: chat.to };
     let (created_by, created_at) = (chat.from.clone(), SystemClock.now());

@@ -19,11 +19,11 @@ use crate::bare_log::{self, BareLog, GroupCommit};
 use crate::error::settle;
 use crate::ground::{Ground, Run};
 use crate::latencies::Latencies;
-use crate::measure::{Spent, Usage, disk_bytes, peak_bytes, resident_bytes};
-use crate::progress::{Progress, step};
+use crate::measure::{Usage, UsedResources, disk_bytes, peak_bytes, resident_bytes};
+use crate::progress::{ProgressLine, step};
 use crate::watcher::{CollectedReports, ReportCollector};
 use crate::workload::{Dice, Popularity, texts};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
 pub struct StoreBench {
@@ -41,13 +41,13 @@ pub struct StoreBench {
 /// Upper bound on how long each bare log measurement runs.
 const BARE_LOG: Duration = Duration::from_secs(10);
 
-pub fn run(bench: StoreBench) -> Result<Report, BenchError> {
+pub fn run(bench: StoreBench) -> Result<BenchReport, BenchError> {
     // One thread runs all senders, so that the other cores are free for the store.
     bench.ground.run(1, measure(&bench))
 }
 
-async fn measure(bench: &StoreBench) -> Result<Report, BenchError> {
-    let report = Report::new("store")
+async fn measure(bench: &StoreBench) -> Result<BenchReport, BenchError> {
+    let report = BenchReport::new("store")
         .parameter("messages", bench.messages)
         .parameter("conversations", bench.conversations as u64)
         .parameter("in_flight", bench.in_flight as u64)
@@ -109,7 +109,7 @@ async fn measure(bench: &StoreBench) -> Result<Report, BenchError> {
         in_tables,
     };
     results.put_into(bench, &mut report);
-    let per_second = |pages: u64, spent: Spent| pages as f64 / spent.wall.as_secs_f64();
+    let per_second = |pages: u64, spent: UsedResources| pages as f64 / spent.wall.as_secs_f64();
     report.figure("hot_pages_per_second", "pages, newest 20, hot", per_second(hot, hot_spent), "/s");
     let cold = per_second(cold, cold_spent);
     report.figure("reopened_pages_per_second", "pages, newest 20, after a restart", cold, "/s");
@@ -125,7 +125,7 @@ fn open(bench: &StoreBench, watcher: &Arc<ReportCollector>) -> Result<Arc<Embedd
     Ok(Arc::new(EmbeddedStore::open(parts)?))
 }
 
-struct Pair {
+struct DirectPair {
     id: ConversationId,
     people: [UserId; 2],
 }
@@ -134,7 +134,7 @@ async fn found_conversations(
     store: &Arc<EmbeddedStore>,
     bench: &StoreBench,
     run: Run,
-) -> Result<Vec<Pair>, BenchError> {
+) -> Result<Vec<DirectPair>, BenchError> {
     let person = |number: usize| bench.ground.person(run, "user", number);
     let mut pairs = Vec::with_capacity(bench.conversations);
     let mut opening = JoinSet::new();
@@ -144,7 +144,7 @@ async fn found_conversations(
         let creation = Creation::Direct { peer: people[1].clone() };
         let (created_by, created_at) = (people[0].clone(), SystemClock.now());
         let new = NewConversation { id, creation, created_by, created_at };
-        pairs.push(Pair { id, people });
+        pairs.push(DirectPair { id, people });
         let store = Arc::clone(store);
         opening.spawn(async move { store.open_conversation(new).await.map(|_| ()) });
         if opening.len() >= 4096 {
@@ -160,7 +160,7 @@ async fn found_conversations(
 async fn send_all(
     store: &Arc<EmbeddedStore>,
     bench: &StoreBench,
-    pairs: &Arc<Vec<Pair>>,
+    pairs: &Arc<Vec<DirectPair>>,
     watcher: &Arc<ReportCollector>,
 ) -> Result<Arc<Latencies>, BenchError> {
     let mut dice = Dice::new(7);
@@ -200,7 +200,7 @@ async fn send_all(
             Ok::<_, StoreError>(())
         });
     }
-    let (mut progress, mut last, started) = (Progress::new(), 0, Instant::now());
+    let (mut progress, mut last, started) = (ProgressLine::new(), 0, Instant::now());
     let mut every_second = tokio::time::interval(Duration::from_secs(1));
     loop {
         tokio::select! {
@@ -224,7 +224,7 @@ async fn send_all(
 async fn read_pages(
     store: &Arc<EmbeddedStore>,
     bench: &StoreBench,
-    pairs: &Arc<Vec<Pair>>,
+    pairs: &Arc<Vec<DirectPair>>,
 ) -> Result<u64, BenchError> {
     let popularity = Popularity::new(pairs.len());
     let until = Instant::now() + Duration::from_secs(bench.read_seconds);
@@ -259,8 +259,8 @@ async fn read_pages(
 }
 
 struct Results {
-    sending: Spent,
-    closing: Spent,
+    sending: UsedResources,
+    closing: UsedResources,
     watched: CollectedReports,
     acks: Arc<Latencies>,
     replayed: BareLog,
@@ -272,7 +272,7 @@ struct Results {
 }
 
 impl Results {
-    fn put_into(&self, bench: &StoreBench, report: &mut Report) {
+    fn put_into(&self, bench: &StoreBench, report: &mut BenchReport) {
         let messages = bench.messages as f64;
         let rate = messages / self.sending.wall.as_secs_f64();
         report.figure("stored_per_second", "durable sends", rate, "/s");
@@ -295,7 +295,7 @@ impl Results {
         self.put_costs(bench, report);
     }
 
-    fn put_costs(&self, bench: &StoreBench, report: &mut Report) {
+    fn put_costs(&self, bench: &StoreBench, report: &mut BenchReport) {
         let messages = bench.messages as f64;
         // Include the final checkpoint in the costs of the messages.
         let cpu = (self.sending.cpu + self.closing.cpu).as_secs_f64() * 1e6 / messages;

@@ -11,8 +11,8 @@ use tokio::task::JoinSet;
 
 use crate::BenchError;
 use crate::latencies::Latencies;
-use crate::line::{Kind, Line};
-use crate::progress::Progress;
+use crate::line::{LoadConnection, ServerFrameKind};
+use crate::progress::ProgressLine;
 use crate::schedule::Pacer;
 use crate::under_test::client_failed;
 
@@ -25,7 +25,7 @@ const COUNTING_DIGITS: usize = 12;
 
 /// Counters that all connections of a run share.
 #[derive(Default)]
-pub struct Tally {
+pub struct LoadTally {
     pub acknowledged: AtomicU64,
     pub delivered: AtomicU64,
     /// Time until the ack, measured from the write (closed loop) or from the due time (open loop).
@@ -35,16 +35,16 @@ pub struct Tally {
     stop: AtomicBool,
 }
 
-impl Tally {
+impl LoadTally {
     /// Shows the counters of senders and receivers once per second until the time is over. Returns
     /// early if a sender fails.
     pub async fn watch<T: 'static>(
         &self,
         seconds: u64,
-        received: &Tally,
+        received: &LoadTally,
         talking: &mut JoinSet<Result<T, BenchError>>,
     ) -> Result<(), BenchError> {
-        let mut progress = Progress::new();
+        let mut progress = ProgressLine::new();
         let started = Instant::now();
         for second in 1..=seconds {
             let until = tokio::time::Instant::from_std(started + Duration::from_secs(second));
@@ -100,8 +100,8 @@ impl Template {
     }
 }
 
-pub struct Sender {
-    line: Line,
+pub struct LoadSender {
+    line: LoadConnection,
     template: Template,
     number: u64,
 }
@@ -115,17 +115,17 @@ struct ReceivedFrames {
 }
 
 impl ReceivedFrames {
-    fn see(&mut self, kind: Kind, json: &[u8]) {
+    fn see(&mut self, kind: ServerFrameKind, json: &[u8]) {
         match kind {
-            Kind::Message => self.messages += 1,
-            Kind::Ack => self.acks += 1,
-            Kind::Error => self.error = Some(String::from_utf8_lossy(json).into_owned()),
-            Kind::CaughtUp | Kind::Other => {}
+            ServerFrameKind::Message => self.messages += 1,
+            ServerFrameKind::Ack => self.acks += 1,
+            ServerFrameKind::Error => self.error = Some(String::from_utf8_lossy(json).into_owned()),
+            ServerFrameKind::CaughtUp | ServerFrameKind::Other => {}
         }
     }
 
     /// Records the frames in the tally. Acks arrive in the order of the sends.
-    fn count(self, waiting: &mut VecDeque<Instant>, tally: &Tally) -> Result<(), BenchError> {
+    fn count(self, waiting: &mut VecDeque<Instant>, tally: &LoadTally) -> Result<(), BenchError> {
         if let Some(error) = self.error {
             return Err(client_failed(error));
         }
@@ -144,9 +144,9 @@ impl ReceivedFrames {
     }
 }
 
-impl Sender {
-    pub fn new(line: Line, conversation_id: ConversationId, body: &str) -> Sender {
-        Sender { line, template: Template::new(conversation_id, body), number: 0 }
+impl LoadSender {
+    pub fn new(line: LoadConnection, conversation_id: ConversationId, body: &str) -> LoadSender {
+        LoadSender { line, template: Template::new(conversation_id, body), number: 0 }
     }
 
     fn put_next(&mut self) {
@@ -156,7 +156,11 @@ impl Sender {
 
     /// A closed loop: keeps `window` messages unacknowledged until it is stopped, then waits for
     /// the last acks.
-    pub async fn keep_window(mut self, window: usize, tally: Arc<Tally>) -> Result<Sender, BenchError> {
+    pub async fn keep_window(
+        mut self,
+        window: usize,
+        tally: Arc<LoadTally>,
+    ) -> Result<LoadSender, BenchError> {
         let mut waiting = VecDeque::with_capacity(window);
         loop {
             if !tally.stop.load(Ordering::Relaxed) {
@@ -181,8 +185,8 @@ impl Sender {
         place: usize,
         bound: usize,
         pacer: Arc<Pacer>,
-        tally: Arc<Tally>,
-    ) -> Result<Sender, BenchError> {
+        tally: Arc<LoadTally>,
+    ) -> Result<LoadSender, BenchError> {
         let mut waiting = VecDeque::with_capacity(bound);
         let mut sent = 0;
         loop {
@@ -214,9 +218,9 @@ impl Sender {
 
 /// Receives and acknowledges messages until the future is dropped.
 pub async fn receive(
-    mut line: Line,
+    mut line: LoadConnection,
     conversation_id: ConversationId,
-    tally: Arc<Tally>,
+    tally: Arc<LoadTally>,
 ) -> Result<(), BenchError> {
     let (mut count, mut acknowledged) = (0, 0);
     loop {

@@ -17,10 +17,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::BenchError;
-use crate::line::{Kind, Line};
+use crate::line::{LoadConnection, ServerFrameKind};
 use crate::measure::{Usage, status_bytes};
 use crate::pages::PageLine;
-use crate::report::Report;
+use crate::report::BenchReport;
 
 /// Upper bound on the server's start-up time.
 const START: Duration = Duration::from_secs(600);
@@ -114,7 +114,7 @@ impl ServerUnderTest {
     }
 
     /// Connects as `user`, sends `hello` and returns at `caught_up`.
-    pub async fn connect(&self, user: &UserId) -> Result<Line, BenchError> {
+    pub async fn connect(&self, user: &UserId) -> Result<LoadConnection, BenchError> {
         connect(self.address, None, &self.token(user)?, |_| ()).await
     }
 
@@ -156,9 +156,14 @@ impl ServerUnderTest {
     }
 
     /// Starts measuring costs. Disk writes are those of the device that holds `directory`.
-    pub async fn meter(&self, directory: &Path) -> Result<Meter<'_>, BenchError> {
+    pub async fn meter(&self, directory: &Path) -> Result<UsageMeter<'_>, BenchError> {
         let counters = self.counters().await?;
-        Ok(Meter { server: self, counters, cpu_seconds: self.cpu_seconds(), usage: Usage::now(directory) })
+        Ok(UsageMeter {
+            server: self,
+            counters,
+            cpu_seconds: self.cpu_seconds(),
+            usage: Usage::now(directory),
+        })
     }
 }
 
@@ -168,7 +173,7 @@ struct Counters {
     checkpoints: f64,
 }
 
-pub struct Meter<'a> {
+pub struct UsageMeter<'a> {
     server: &'a ServerUnderTest,
     counters: Counters,
     cpu_seconds: f64,
@@ -187,7 +192,7 @@ pub struct Costs {
     server_peak_bytes: u64,
 }
 
-impl Meter<'_> {
+impl UsageMeter<'_> {
     pub async fn read(&self) -> Result<Costs, BenchError> {
         let (spent, cpu) = (self.usage.spent(), self.server.cpu_seconds());
         let counters = self.server.counters().await?;
@@ -206,7 +211,7 @@ impl Meter<'_> {
 impl Costs {
     /// Adds the rows that all network workloads share. `one` names the counted unit, such as a
     /// message or a page.
-    pub fn put_into(&self, report: &mut Report, one: &str, count: u64) {
+    pub fn put_into(&self, report: &mut BenchReport, one: &str, count: u64) {
         let count = count.max(1) as f64;
         let mut processor = |whose: &str, seconds: f64| {
             let key = format!("{whose}_cpu_seconds_per_million_{}", plural(one));
@@ -244,17 +249,17 @@ pub async fn connect(
     from: Option<SocketAddr>,
     token: &str,
     mut visit: impl FnMut(&[u8]),
-) -> Result<Line, BenchError> {
-    let mut line = Line::open(to, from).await?;
+) -> Result<LoadConnection, BenchError> {
+    let mut line = LoadConnection::open(to, from).await?;
     line.put(&ClientFrame::Hello { token, device_id: None, positions: BTreeMap::new() });
     line.flush().await?;
     let (mut caught_up, mut refused) = (false, None);
     while !caught_up {
         line.frames(|kind, json| match kind {
-            Kind::Message => visit(json),
-            Kind::CaughtUp => caught_up = true,
-            Kind::Error => refused = Some(String::from_utf8_lossy(json).into_owned()),
-            Kind::Ack | Kind::Other => {}
+            ServerFrameKind::Message => visit(json),
+            ServerFrameKind::CaughtUp => caught_up = true,
+            ServerFrameKind::Error => refused = Some(String::from_utf8_lossy(json).into_owned()),
+            ServerFrameKind::Ack | ServerFrameKind::Other => {}
         })
         .await?;
         if let Some(refused) = refused {

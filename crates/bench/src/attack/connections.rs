@@ -12,7 +12,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::running::AttackControl;
-use crate::line::{Line, dial};
+use crate::line::{LoadConnection, dial};
 use crate::under_test::connect;
 
 /// The incomplete HTTP request that even-numbered attackers trickle. Odd-numbered attackers open a
@@ -32,8 +32,12 @@ pub async fn trickle(orders: Arc<AttackControl>, number: usize) {
             if number.is_multiple_of(2) {
                 trickle_into(dial(orders.field.to, from).await.ok()?, REQUEST, &orders).await
             } else {
-                trickle_into(Line::open(orders.field.to, from).await.ok()?.into_stream(), HELLO, &orders)
-                    .await
+                trickle_into(
+                    LoadConnection::open(orders.field.to, from).await.ok()?.into_stream(),
+                    HELLO,
+                    &orders,
+                )
+                .await
             }
         };
         let _closed: Option<()> = trickled.await;
@@ -70,7 +74,7 @@ pub async fn never_read(orders: Arc<AttackControl>, number: usize) {
     }
     let account = orders.field.account(number);
     let body = "x".repeat(BODY_BYTES);
-    let (mut mute, mut sent): (VecDeque<Line>, u128) = (VecDeque::new(), 0);
+    let (mut mute, mut sent): (VecDeque<LoadConnection>, u128) = (VecDeque::new(), 0);
     loop {
         let from = orders.field.source(number);
         let Ok(mut writer) = connect(orders.field.to, from, &account.peer_token, |_| ()).await else {
@@ -104,8 +108,8 @@ pub async fn never_read(orders: Arc<AttackControl>, number: usize) {
 }
 
 /// Opens a WebSocket and sends `hello` without waiting for the answer.
-async fn hello(orders: &AttackControl, from: Option<SocketAddr>, token: &str) -> Option<Line> {
-    let mut line = Line::open(orders.field.to, from).await.ok()?;
+async fn hello(orders: &AttackControl, from: Option<SocketAddr>, token: &str) -> Option<LoadConnection> {
+    let mut line = LoadConnection::open(orders.field.to, from).await.ok()?;
     line.put(&ClientFrame::Hello { token, device_id: None, positions: Default::default() });
     line.flush().await.ok()?;
     Some(line)
@@ -127,7 +131,7 @@ pub async fn come_and_go(orders: Arc<AttackControl>, number: usize) {
 /// Opens connections of one user account and holds them until the server closes them.
 pub async fn pile_up(orders: Arc<AttackControl>, number: usize) {
     let most = orders.field.connections / orders.field.accounts.len();
-    let mut held: VecDeque<Line> = VecDeque::with_capacity(most);
+    let mut held: VecDeque<LoadConnection> = VecDeque::with_capacity(most);
     loop {
         orders.turn().await;
         let token = &orders.field.account(0).token;

@@ -8,7 +8,7 @@ use bluetick_client::link::ClientFrame;
 use bluetick_core::{ConversationId, Seq};
 
 use super::running::AttackControl;
-use crate::line::{CONTINUATION, FINAL, Line, PING, TEXT};
+use crate::line::{CONTINUATION, FINAL, LoadConnection, PING, TEXT};
 use crate::under_test::connect;
 use crate::workload::Dice;
 
@@ -19,7 +19,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TOGETHER: u64 = 10;
 
 /// Connects in a loop and calls `act` on each connection until the server closes it.
-async fn again_and_again(orders: Arc<AttackControl>, number: usize, mut act: impl FnMut(&mut Line, u64)) {
+async fn again_and_again(
+    orders: Arc<AttackControl>,
+    number: usize,
+    mut act: impl FnMut(&mut LoadConnection, u64),
+) {
     loop {
         let token = &orders.field.account(number).token;
         let Ok(mut line) = connect(orders.field.to, orders.field.source(number), token, |_| ()).await else {

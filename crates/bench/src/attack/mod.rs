@@ -19,15 +19,15 @@ use tokio::task::JoinSet;
 
 use crate::files::allow_files;
 use crate::ground::Ground;
-use crate::load::{Load, Outcome, dismiss, offer};
+use crate::load::{Load, LoadOutcome, dismiss, offer};
 use crate::progress::step;
-use crate::seed::{Chat, always, fill, open, person};
-use crate::talk::{Sender, Tally, receive};
+use crate::seed::{SeededChat, always, fill, open, person};
+use crate::talk::{LoadSender, LoadTally, receive};
 use crate::under_test::{ServerUnderTest, connect};
 use crate::workload::{Dice, texts};
-use crate::{BenchError, Report};
+use crate::{BenchError, BenchReport};
 pub use kinds::Attack;
-use running::{AttackContext, RunningAttack, Spent};
+use running::{AttackContext, AttackCosts, RunningAttack};
 
 #[derive(Clone, Debug)]
 pub struct AttackBench {
@@ -68,13 +68,17 @@ const ATTACKERS: usize = 100;
 /// Target: an attack may multiply the p99 ack latency of honest pairs by at most this factor.
 const WANTED_TIMES: f64 = 3.0;
 
-pub fn run(bench: AttackBench) -> Result<Report, BenchError> {
+pub fn run(bench: AttackBench) -> Result<BenchReport, BenchError> {
     allow_files((bench.connections + 2 * bench.pairs + 2 * ATTACKERS) as u64)?;
     Ground::bare(bench.directory.clone()).run(1, measure(&bench))
 }
 
-fn pair(name: &str, number: usize) -> Chat {
-    Chat { from: person(&format!("{name}-a"), number), to: person(&format!("{name}-b"), number), messages: 0 }
+fn pair(name: &str, number: usize) -> SeededChat {
+    SeededChat {
+        from: person(&format!("{name}-a"), number),
+        to: person(&format!("{name}-b"), number),
+        messages: 0,
+    }
 }
 
 /// Returns the source address of an honest client. The range is disjoint from the attackers'
@@ -84,8 +88,8 @@ fn honest_source(number: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from(address), 0))
 }
 
-async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
-    let mut report = Report::new("attack")
+async fn measure(bench: &AttackBench) -> Result<BenchReport, BenchError> {
+    let mut report = BenchReport::new("attack")
         .parameter("pairs", bench.pairs as u64)
         .parameter("rate_per_second", bench.rate)
         .parameter("seconds", bench.seconds)
@@ -99,15 +103,15 @@ async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
     drop(store);
 
     let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &USUAL_LIMITS).await?;
-    let received = Arc::new(Tally::default());
+    let received = Arc::new(LoadTally::default());
     let bodies = texts(BODY_BYTES, 256, &mut Dice::new(7));
     let (mut senders, mut receiving) = (Vec::with_capacity(bench.pairs), JoinSet::new());
     for number in 0..bench.pairs {
-        let Chat { from, to, .. } = pair("honest", number);
+        let SeededChat { from, to, .. } = pair("honest", number);
         let id = ConversationId::direct(&from, &to);
         let source = Some(honest_source(number));
         let line = connect(server.address, source, &server.token(&from)?, |_| ()).await?;
-        senders.push(Sender::new(line, id, &bodies[number % bodies.len()]));
+        senders.push(LoadSender::new(line, id, &bodies[number % bodies.len()]));
         let line = connect(server.address, source, &server.token(&to)?, |_| ()).await?;
         receiving.spawn(receive(line, id, Arc::clone(&received)));
     }
@@ -145,7 +149,7 @@ async fn measure(bench: &AttackBench) -> Result<Report, BenchError> {
 fn field(bench: &AttackBench, server: &ServerUnderTest) -> Result<AttackContext, BenchError> {
     let mut accounts = Vec::with_capacity(ATTACKERS);
     for number in 0..ATTACKERS {
-        let Chat { from, to, .. } = pair("attacker", number);
+        let SeededChat { from, to, .. } = pair("attacker", number);
         let conversation = ConversationId::direct(&from, &to);
         accounts.push(running::Account {
             token: server.token(&from)?,
@@ -158,8 +162,8 @@ fn field(bench: &AttackBench, server: &ServerUnderTest) -> Result<AttackContext,
 
 /// The measurements of one phase under attack.
 struct PhaseUnderAttack {
-    outcome: Outcome,
-    spent: Spent,
+    outcome: LoadOutcome,
+    spent: AttackCosts,
 }
 
 /// Returns the median over several phases. The median reduces the effect of other load on the
@@ -169,14 +173,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn put_into(report: &mut Report, quiet: &[Outcome], disturbed: &[(Attack, Vec<PhaseUnderAttack>)]) {
-    let of_quiet = |of: fn(&Outcome) -> f64| median(quiet.iter().map(of).collect());
-    let quiet_p99 = of_quiet(Outcome::ack_p99_ms);
-    report.figure("quiet_ack_p50_ms", "quiet: due to ack, p50", of_quiet(Outcome::ack_p50_ms), "ms");
+fn put_into(report: &mut BenchReport, quiet: &[LoadOutcome], disturbed: &[(Attack, Vec<PhaseUnderAttack>)]) {
+    let of_quiet = |of: fn(&LoadOutcome) -> f64| median(quiet.iter().map(of).collect());
+    let quiet_p99 = of_quiet(LoadOutcome::ack_p99_ms);
+    report.figure("quiet_ack_p50_ms", "quiet: due to ack, p50", of_quiet(LoadOutcome::ack_p50_ms), "ms");
     report.figure("quiet_ack_p99_ms", "quiet: due to ack, p99", quiet_p99, "ms");
-    let worst = quiet.iter().map(Outcome::ack_p99_ms).fold(0.0, f64::max);
+    let worst = quiet.iter().map(LoadOutcome::ack_p99_ms).fold(0.0, f64::max);
     report.figure("quiet_ack_worst_p99_ms", "quiet: the worst phase's p99", worst, "ms");
-    let cores = of_quiet(Outcome::server_cores);
+    let cores = of_quiet(LoadOutcome::server_cores);
     report.figure("quiet_server_cores", "quiet: processors the server took", cores, "");
     for (attack, phases) in disturbed {
         let (key, title) = (attack.key(), attack.title());

@@ -102,14 +102,14 @@ const TURNS_BETWEEN_YIELDS: u64 = 16;
 
 /// The duration, CPU time and counters of one attack.
 #[derive(Clone, Copy, Debug)]
-pub struct Spent {
+pub struct AttackCosts {
     pub seconds: f64,
     pub cpu_seconds: f64,
     pub acts: u64,
     pub refusals: u64,
 }
 
-impl Spent {
+impl AttackCosts {
     pub fn each_second(&self, count: u64) -> f64 {
         count as f64 / self.seconds
     }
@@ -119,7 +119,7 @@ impl Spent {
 pub struct RunningAttack {
     orders: Arc<AttackControl>,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<Result<Spent, BenchError>>>,
+    thread: Option<std::thread::JoinHandle<Result<AttackCosts, BenchError>>>,
 }
 
 impl RunningAttack {
@@ -156,11 +156,11 @@ impl RunningAttack {
     }
 
     /// Stops the attackers and returns their costs.
-    pub fn call_back(mut self) -> Result<Spent, BenchError> {
+    pub fn call_back(mut self) -> Result<AttackCosts, BenchError> {
         self.end().unwrap_or_else(|| Err(client_failed("the attackers had gone already")))
     }
 
-    fn end(&mut self) -> Option<Result<Spent, BenchError>> {
+    fn end(&mut self) -> Option<Result<AttackCosts, BenchError>> {
         // The send fails only if the thread has already ended.
         let _told = self.stop.take()?.send(());
         let ended = self.thread.take()?.join();
@@ -178,7 +178,7 @@ fn work(
     attack: Attack,
     orders: &Arc<AttackControl>,
     stopped: oneshot::Receiver<()>,
-) -> Result<Spent, BenchError> {
+) -> Result<AttackCosts, BenchError> {
     rustix::process::nice(LOWEST_PRIORITY).map_err(client_failed)?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(client_failed)?;
@@ -192,7 +192,7 @@ fn work(
     let seconds = orders.started.elapsed().as_secs_f64();
     drop(runtime);
     let time = clock_gettime(ClockId::ThreadCPUTime);
-    Ok(Spent {
+    Ok(AttackCosts {
         seconds,
         cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
         acts: orders.acts.load(Ordering::Relaxed),

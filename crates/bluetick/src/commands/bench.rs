@@ -11,7 +11,7 @@ use bluetick_bench::inbox::{self, InboxBench};
 use bluetick_bench::pairs::{self, PairsBench, PairsLoad};
 use bluetick_bench::reconnect::{self, ReconnectBench};
 use bluetick_bench::store::{self, StoreBench};
-use bluetick_bench::{BenchError, Ground, Load, Stored};
+use bluetick_bench::{BenchError, Ground, Load, StoredCounts};
 use bluetick_store_embedded::StoreSettings;
 
 use crate::cli::{
@@ -50,7 +50,7 @@ fn ground(scratch: &ScratchArgs, stored: &StoredArgs) -> Ground {
     Ground {
         directory: scratch.dir.clone(),
         keep: stored.keep,
-        stored: Stored { messages: stored.stored_messages, conversations },
+        stored: StoredCounts { messages: stored.stored_messages, conversations },
     }
 }
 
