@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::callgrind::{Performance, count};
-use crate::kept::{Cost, Kept};
+use crate::kept::{Cost, RecordedCosts};
 use crate::workload::Path;
 
 /// Allowed increase over the stored costs, in percent. Runs of one binary on one processor differ
@@ -42,8 +42,8 @@ pub fn check() -> ExitCode {
 fn count_all_and_judge() -> Result<Vec<String>, String> {
     stay_on_one_processor().map_err(|error| format!("it cannot stay on one processor: {error}"))?;
     let blesses = std::env::var_os("BLUETICK_BLESS").is_some();
-    let kept = if blesses { Kept::default() } else { Kept::of_every_path()? };
-    let mut counted = Kept { rustc: rustc_version()?, ..Kept::default() };
+    let kept = if blesses { RecordedCosts::default() } else { RecordedCosts::of_every_path()? };
+    let mut counted = RecordedCosts { rustc: rustc_version()?, ..RecordedCosts::default() };
     let mut complaints = Vec::new();
     println!("path     of a       instructions         change    allocations        frames a write");
     for path in Path::ALL {

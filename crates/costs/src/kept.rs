@@ -18,7 +18,7 @@ const HEADER: &str = "\
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Kept {
+pub(crate) struct RecordedCosts {
     /// The compiler version. Another version generates different instructions from the same code.
     pub rustc: String,
     pub paths: BTreeMap<String, Cost>,
@@ -46,29 +46,29 @@ impl Cost {
     }
 }
 
-impl Kept {
+impl RecordedCosts {
     fn file() -> PathBuf {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("instructions.toml")
     }
 
-    fn read() -> Result<Kept, String> {
-        let file = Kept::file();
+    fn read() -> Result<RecordedCosts, String> {
+        let file = RecordedCosts::file();
         let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
         toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
     }
 
     /// Reads the stored costs. Returns an error if a path is missing, because the check would never
     /// report it.
-    pub fn of_every_path() -> Result<Kept, String> {
-        let kept = Kept::read()?;
+    pub fn of_every_path() -> Result<RecordedCosts, String> {
+        let kept = RecordedCosts::read()?;
         match Path::ALL.into_iter().find(|path| !kept.paths.contains_key(path.name())) {
-            Some(path) => Err(format!("{} lacks the path {}", Kept::file().display(), path.name())),
+            Some(path) => Err(format!("{} lacks the path {}", RecordedCosts::file().display(), path.name())),
             None => Ok(kept),
         }
     }
 
     pub fn write(&self) -> Result<(), String> {
-        let file = Kept::file();
+        let file = RecordedCosts::file();
         let text = toml::to_string(self).map_err(|error| error.to_string())?;
         fs::write(&file, format!("{HEADER}{text}")).map_err(|error| format!("{}: {error}", file.display()))
     }
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn committed_costs_cover_every_path() {
-        let kept = Kept::of_every_path().unwrap();
+        let kept = RecordedCosts::of_every_path().unwrap();
         assert_eq!(kept.paths.len(), Path::ALL.len());
         for path in Path::ALL {
             assert!(kept.paths[path.name()].instructions > 0, "{}", path.name());

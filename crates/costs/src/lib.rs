@@ -18,4 +18,4 @@ pub use callgrind::perform;
 pub use check::check;
 pub use device::Device;
 pub use workload::{Path, Rehearsed};
-pub use world::World;
+pub use world::MeasuredServer;

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::device::{Device, frame};
 use crate::seed::{TEXT, directory, message_id, person, seed};
-use crate::world::World;
+use crate::world::MeasuredServer;
 
 /// Number of uncounted rounds. They load the conversations and fill the reused buffers.
 const WARM_UP_ROUNDS: usize = 2;
@@ -52,10 +52,10 @@ impl Path {
     /// Prepares the workload and runs the warm-up rounds.
     pub fn rehearse(self) -> Rehearsed {
         let rounds = WARM_UP_ROUNDS + ROUNDS;
-        let (world, cast): (World, Box<dyn Cast>) = match self {
+        let (world, cast): (MeasuredServer, Box<dyn Cast>) = match self {
             Path::Send => Pairs::gather(rounds),
             Path::Deliver => Group::gather(rounds),
-            Path::History => Readers::gather(),
+            Path::History => PageReaders::gather(),
         };
         let mut rehearsed = Rehearsed { world, cast, next_round: 0 };
         for _ in 0..WARM_UP_ROUNDS {
@@ -67,7 +67,7 @@ impl Path {
 
 /// A path with a prepared workload that is ready to be counted.
 pub struct Rehearsed {
-    world: World,
+    world: MeasuredServer,
     cast: Box<dyn Cast>,
     next_round: usize,
 }
@@ -138,9 +138,9 @@ impl Lines {
     }
 }
 
-struct Pairs(Vec<Pair>);
+struct Pairs(Vec<DevicePair>);
 
-struct Pair {
+struct DevicePair {
     sender: Device,
     receiver: Device,
     sends: Lines,
@@ -153,7 +153,7 @@ impl Pairs {
     /// Number of messages per pair and round. The receiver acknowledges them with one `delivered`.
     const WINDOW: usize = 20;
 
-    fn gather(rounds: usize) -> (World, Box<dyn Cast>) {
+    fn gather(rounds: usize) -> (MeasuredServer, Box<dyn Cast>) {
         let data_dir = directory();
         let people = |number| (person("sender", number), person("receiver", number));
         let conversation = |number| {
@@ -161,11 +161,11 @@ impl Pairs {
             (ConversationId::direct(&sender, &peer), sender, Creation::Direct { peer })
         };
         seed(data_dir.path(), (0..Pairs::COUNT).map(conversation).collect(), 0);
-        let world = World::start(data_dir);
+        let world = MeasuredServer::start(data_dir);
         let pair = |number| {
             let (sender, receiver) = people(number);
             let conversation = ConversationId::direct(&sender, &receiver);
-            Pair {
+            DevicePair {
                 sender: Device::greet(world.address, &world.token(&sender)),
                 receiver: Device::greet(world.address, &world.token(&receiver)),
                 sends: Lines::sends(conversation, number, rounds, Pairs::WINDOW),
@@ -217,14 +217,14 @@ impl Group {
     /// Messages per sender and round.
     const WINDOW: usize = 8;
 
-    fn gather(rounds: usize) -> (World, Box<dyn Cast>) {
+    fn gather(rounds: usize) -> (MeasuredServer, Box<dyn Cast>) {
         let data_dir = directory();
         let id = ConversationId::group([7; 15]);
         let member = |number| person("member", number);
         let title = "Everybody".parse().expect("the title is valid");
         let creation = Creation::Group { title, members: (1..Group::MEMBERS).map(member).collect() };
         seed(data_dir.path(), vec![(id, member(0), creation)], 0);
-        let world = World::start(data_dir);
+        let world = MeasuredServer::start(data_dir);
         let device = |number| Device::greet(world.address, &world.token(&member(number)));
         let members = (0..Group::MEMBERS).map(device).collect();
         let sends = |number| Lines::sends(id, number, rounds, Group::WINDOW);
@@ -255,25 +255,29 @@ impl Cast for Group {
     }
 }
 
-struct Readers {
+struct PageReaders {
     device: Device,
     requests: Vec<Vec<u8>>,
 }
 
-impl Readers {
+impl PageReaders {
     /// Number of conversations, one page of each per round.
     const CONVERSATIONS: usize = 100;
     /// Messages per conversation. It must exceed the page size.
     const MESSAGES: usize = 100;
 
-    fn gather() -> (World, Box<dyn Cast>) {
+    fn gather() -> (MeasuredServer, Box<dyn Cast>) {
         let data_dir = directory();
         let reader = person("reader", 0);
         let writer = |number| person("writer", number);
         let id = |number| ConversationId::direct(&writer(number), &reader);
         let conversation = |number| (id(number), writer(number), Creation::Direct { peer: reader.clone() });
-        seed(data_dir.path(), (0..Readers::CONVERSATIONS).map(conversation).collect(), Readers::MESSAGES);
-        let world = World::start(data_dir);
+        seed(
+            data_dir.path(),
+            (0..PageReaders::CONVERSATIONS).map(conversation).collect(),
+            PageReaders::MESSAGES,
+        );
+        let world = MeasuredServer::start(data_dir);
         let token = world.token(&reader);
         let request = |number| {
             format!(
@@ -283,13 +287,13 @@ impl Readers {
             )
             .into_bytes()
         };
-        let requests = (0..Readers::CONVERSATIONS).map(request).collect();
+        let requests = (0..PageReaders::CONVERSATIONS).map(request).collect();
         let device = Device::caller(world.address);
-        (world, Box::new(Readers { device, requests }))
+        (world, Box::new(PageReaders { device, requests }))
     }
 }
 
-impl Cast for Readers {
+impl Cast for PageReaders {
     fn play(&mut self, _round: usize) {
         for request in &self.requests {
             let page = self.device.ask(request);
@@ -299,7 +303,7 @@ impl Cast for Readers {
     }
 
     fn units_in_round(&self) -> usize {
-        Readers::CONVERSATIONS
+        PageReaders::CONVERSATIONS
     }
 
     fn frames_in_round(&self) -> usize {

@@ -23,7 +23,7 @@ const TOKEN_TTL: Duration = Duration::from_secs(24 * 3600);
 /// An interval longer than any run. It disables timers whose costs would distort the counts.
 const NEVER_SECONDS: u64 = 24 * 3600;
 
-pub struct World {
+pub struct MeasuredServer {
     pub address: SocketAddr,
     tokens: Arc<Tokens>,
     stop: oneshot::Sender<()>,
@@ -42,9 +42,9 @@ pub(crate) fn open_store(data_dir: &Path, listener: Option<Arc<dyn CommitListene
     Arc::new(EmbeddedStore::open(parts).expect("the store opens in an empty directory"))
 }
 
-impl World {
+impl MeasuredServer {
     /// Starts a server on the store in the directory.
-    pub fn start(data_dir: TempDir) -> World {
+    pub fn start(data_dir: TempDir) -> MeasuredServer {
         let tokens = Tokens::open(&AuthSettings::default(), data_dir.path(), &SystemRandom);
         let tokens = Arc::new(tokens.expect("the data directory is writable"));
         let (started, address) = mpsc::channel();
@@ -63,7 +63,7 @@ impl World {
         let thread = std::thread::Builder::new().name("server".into()).spawn(serve);
         let thread = thread.expect("the system can start a thread");
         let address = address.recv().expect("the server starts");
-        World { address, tokens, stop, thread, _data_dir: data_dir }
+        MeasuredServer { address, tokens, stop, thread, _data_dir: data_dir }
     }
 
     pub fn token(&self, user: &UserId) -> String {
