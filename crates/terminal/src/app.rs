@@ -21,7 +21,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::composer::Composer;
 use crate::draw::{chat_height, draw, rows};
 use crate::keys::{self, Action};
-use crate::model::{Chat, Focus, Link, Model, TerminalCapabilities};
+use crate::model::{ChatPane, Focus, LinkStatus, ScreenModel, TerminalCapabilities};
 use crate::moment::Calendar;
 use crate::present::{Words, refresh};
 use crate::screen::Screen;
@@ -46,11 +46,11 @@ enum Done {
 }
 
 /// The running terminal client: the client, the model, and the background tasks.
-pub struct App {
+pub struct TerminalApp {
     client: Arc<Client>,
-    model: Model,
+    model: ScreenModel,
     calendar: Calendar,
-    open: Option<Open>,
+    open: Option<OpenChat>,
     work: JoinSet<Done>,
     offline_since: Option<Instant>,
     /// Whether the terminal has the focus, as far as it reports that. Messages are marked as read
@@ -66,7 +66,7 @@ pub struct App {
 }
 
 /// The open conversation.
-struct Open {
+struct OpenChat {
     conversation: Conversation,
     _watching: Watching,
     /// The read position when the conversation was opened, for the "new" divider. `Seq::MAX` hides
@@ -74,17 +74,17 @@ struct Open {
     unread_after: Option<Seq>,
 }
 
-impl App {
+impl TerminalApp {
     pub fn new(
         client: Client,
         server: &str,
         look: TerminalCapabilities,
         calendar: Calendar,
         size: (u16, u16),
-    ) -> App {
+    ) -> TerminalApp {
         let me = client.user().to_string();
-        App {
-            model: Model::new(&safe_line(&me), &safe_line(server), look, size),
+        TerminalApp {
+            model: ScreenModel::new(&safe_line(&me), &safe_line(server), look, size),
             client: Arc::new(client),
             calendar,
             open: None,
@@ -201,23 +201,23 @@ impl App {
         let Some(chat) = &self.model.chat else { return };
         let is_short = rows(&self.model, chat).len() < usize::from(chat_height(&self.model));
         if self.wants_older && is_short && !is_loading && !reaches_start && !is_empty && view.row.is_some() {
-            self.load(id, Load::Older);
+            self.load(id, PageLoad::Older);
         }
     }
 
     /// The connection state for the status line.
-    fn link(&mut self) -> Link {
+    fn link(&mut self) -> LinkStatus {
         let connection = self.client.connection();
         match connection.phase {
-            Phase::LoggedOut => Link::LoggedOut,
-            Phase::OtherUser => Link::OtherUser,
+            Phase::LoggedOut => LinkStatus::LoggedOut,
+            Phase::OtherUser => LinkStatus::OtherUser,
             Phase::Online => {
                 self.offline_since = None;
-                if connection.caught_up { Link::Online } else { Link::CatchingUp }
+                if connection.caught_up { LinkStatus::Online } else { LinkStatus::CatchingUp }
             }
             Phase::Offline | Phase::Connecting => {
                 let since = *self.offline_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= WORTH_A_WORD { Link::Reconnecting } else { Link::Waiting }
+                if since.elapsed() >= WORTH_A_WORD { LinkStatus::Reconnecting } else { LinkStatus::Waiting }
             }
         }
     }
@@ -313,9 +313,9 @@ impl App {
                 }
             }
             Action::Search(text) => self.search(text),
-            Action::LoadOlder(id) => self.load(id, Load::Older),
-            Action::LoadNewer(id) => self.load(id, Load::Newer),
-            Action::LoadNewest(id) => self.load(id, Load::Newest),
+            Action::LoadOlder(id) => self.load(id, PageLoad::Older),
+            Action::LoadNewer(id) => self.load(id, PageLoad::Newer),
+            Action::LoadNewest(id) => self.load(id, PageLoad::Newest),
             Action::LoadMoreInbox => {
                 if self.client.has_more(self.model.shows_archive) && self.work.is_empty() {
                     let (client, archived) = (Arc::clone(&self.client), self.model.shows_archive);
@@ -380,11 +380,11 @@ impl App {
         self.close();
         let watching = conversation.watch();
         self.model.composer = Composer::with(&conversation.draft());
-        self.open = Some(Open { conversation, _watching: watching, unread_after: None });
+        self.open = Some(OpenChat { conversation, _watching: watching, unread_after: None });
         self.model.focus = Focus::Composer;
         self.model.selected = Some(id);
         self.wants_older = true;
-        self.model.chat = Some(Chat {
+        self.model.chat = Some(ChatPane {
             id,
             name: String::new(),
             about: String::new(),
@@ -394,7 +394,7 @@ impl App {
             reaches_start: false,
             is_loading: false,
         });
-        self.load(id, Load::Newest);
+        self.load(id, PageLoad::Newest);
     }
 
     /// Closes the open conversation and saves its draft.
@@ -405,16 +405,16 @@ impl App {
         self.model.chat = None;
     }
 
-    fn load(&mut self, id: ConversationId, what: Load) {
+    fn load(&mut self, id: ConversationId, what: PageLoad) {
         if let Some(chat) = &mut self.model.chat {
             chat.is_loading = true;
         }
         let conversation = self.client.conversation(id);
         self.work.spawn(async move {
             let loaded = match what {
-                Load::Newest => conversation.load_newest().await,
-                Load::Older => conversation.load_older().await,
-                Load::Newer => conversation.load_newer().await,
+                PageLoad::Newest => conversation.load_newest().await,
+                PageLoad::Older => conversation.load_older().await,
+                PageLoad::Newer => conversation.load_newer().await,
             };
             Done::Loaded(id, loaded)
         });
@@ -459,7 +459,7 @@ impl App {
 }
 
 #[derive(Clone, Copy)]
-enum Load {
+enum PageLoad {
     Newest,
     Older,
     Newer,

@@ -5,7 +5,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::composer::Composer;
 use crate::draw::chat_height;
-use crate::model::{Dialog, Focus, Model, NewChat, SearchState};
+use crate::model::{Dialog, Focus, NewChat, ScreenModel, SearchState};
 use crate::scroll;
 
 /// An action for the client.
@@ -34,7 +34,7 @@ pub enum Action {
 
 /// Handles a paste. The text goes to the dialog or the search if one is active, else to the
 /// composer of the open chat.
-pub fn paste(model: &mut Model, text: &str) -> Vec<Action> {
+pub fn paste(model: &mut ScreenModel, text: &str) -> Vec<Action> {
     model.notice = None;
     match &mut model.dialog {
         Some(dialog) => return dialog_pasted(dialog, text),
@@ -70,7 +70,7 @@ fn dialog_pasted(dialog: &mut Dialog, text: &str) -> Vec<Action> {
 }
 
 /// Handles a key press. Returns the actions to run.
-pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+pub fn key(model: &mut ScreenModel, key: KeyEvent) -> Vec<Action> {
     if key.kind == KeyEventKind::Release {
         return Vec::new();
     }
@@ -113,13 +113,13 @@ pub fn key(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     }
 }
 
-fn half_page(model: &Model) -> usize {
+fn half_page(model: &ScreenModel) -> usize {
     (usize::from(chat_height(model)) / 2).max(1)
 }
 
 /// Scrolls the chat and requests more messages at its ends. If no chat is shown, moves the inbox
 /// selection by ten rows.
-fn scrolled(model: &mut Model, rows: isize) -> Vec<Action> {
+fn scrolled(model: &mut ScreenModel, rows: isize) -> Vec<Action> {
     if model.chat.is_none() || (model.is_narrow() && model.focus == Focus::Inbox) {
         move_by(model, rows.signum() * 10);
         return more_if_at_end(model);
@@ -138,7 +138,7 @@ fn scrolled(model: &mut Model, rows: isize) -> Vec<Action> {
 }
 
 /// Moves the selection of the inbox.
-fn move_by(model: &mut Model, by: isize) {
+fn move_by(model: &mut ScreenModel, by: isize) {
     let lines = model.lines();
     let Some(last) = lines.len().checked_sub(1) else { return };
     let at = model.selected_at().map_or(0, |at| at.saturating_add_signed(by).min(last));
@@ -146,18 +146,18 @@ fn move_by(model: &mut Model, by: isize) {
 }
 
 /// Requests the next inbox page if the last row is selected.
-fn more_if_at_end(model: &Model) -> Vec<Action> {
+fn more_if_at_end(model: &ScreenModel) -> Vec<Action> {
     let at_end = model.selected_at().is_some_and(|at| at + 1 == model.lines().len());
     if at_end { vec![Action::LoadMoreInbox] } else { Vec::new() }
 }
 
 /// Opens the conversation above or below the selected one.
-fn open_adjacent(model: &mut Model, by: isize) -> Vec<Action> {
+fn open_adjacent(model: &mut ScreenModel, by: isize) -> Vec<Action> {
     move_by(model, by);
     open_selected(model)
 }
 
-fn open_selected(model: &mut Model) -> Vec<Action> {
+fn open_selected(model: &mut ScreenModel) -> Vec<Action> {
     if model.selected_at().is_none() {
         move_by(model, 0);
     }
@@ -166,7 +166,7 @@ fn open_selected(model: &mut Model) -> Vec<Action> {
     vec![Action::Open(id)]
 }
 
-fn in_inbox(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+fn in_inbox(model: &mut ScreenModel, key: KeyEvent) -> Vec<Action> {
     let selected = model.selected_line().map(|line| (line.id, line.pinned, line.muted, line.archived));
     match (key.code, selected) {
         (KeyCode::Up | KeyCode::Char('k'), _) => move_by(model, -1),
@@ -205,7 +205,7 @@ fn in_inbox(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     Vec::new()
 }
 
-fn in_search(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+fn in_search(model: &mut ScreenModel, key: KeyEvent) -> Vec<Action> {
     match key.code {
         KeyCode::Esc => {
             model.search = Composer::default();
@@ -256,7 +256,7 @@ fn edit(line: &mut Composer, key: KeyEvent) -> bool {
     true
 }
 
-fn in_composer(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+fn in_composer(model: &mut ScreenModel, key: KeyEvent) -> Vec<Action> {
     let is_narrow = model.is_narrow();
     let Some(chat) = &mut model.chat else {
         model.focus = Focus::Inbox;
@@ -318,7 +318,7 @@ fn in_composer(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     Vec::new()
 }
 
-fn in_dialog(model: &mut Model, key: KeyEvent) -> Vec<Action> {
+fn in_dialog(model: &mut ScreenModel, key: KeyEvent) -> Vec<Action> {
     if key.code == KeyCode::Esc {
         model.dialog = None;
         return Vec::new();
@@ -337,7 +337,7 @@ fn in_dialog(model: &mut Model, key: KeyEvent) -> Vec<Action> {
     }
 }
 
-fn new_chat(model: &mut Model, key: KeyEvent, mut chat: NewChat) -> Vec<Action> {
+fn new_chat(model: &mut ScreenModel, key: KeyEvent, mut chat: NewChat) -> Vec<Action> {
     let mut actions = Vec::new();
     match key.code {
         KeyCode::Enter if chat.name.text().trim().is_empty() => {}
@@ -378,7 +378,7 @@ fn written(chat: &mut NewChat) -> Vec<Action> {
 
 /// Handles the answer to a search for `asked`. `people` is `None` if the search failed. Ignores the
 /// answer if the text has changed since.
-pub fn found(model: &mut Model, asked: &str, people: Option<Vec<(String, String)>>) -> Vec<Action> {
+pub fn found(model: &mut ScreenModel, asked: &str, people: Option<Vec<(String, String)>>) -> Vec<Action> {
     let Some(Dialog::NewChat(chat)) = &mut model.dialog else { return Vec::new() };
     if chat.name.text() != asked {
         return Vec::new();
@@ -404,7 +404,7 @@ impl NewChat {
 }
 
 fn new_group(
-    model: &mut Model,
+    model: &mut ScreenModel,
     key: KeyEvent,
     mut title: Composer,
     mut members: Composer,

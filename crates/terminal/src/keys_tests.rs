@@ -3,7 +3,7 @@
 use bluetick_types::Seq;
 
 use super::*;
-use crate::model::{Chat, Content, InboxLine, Item, Key, TerminalCapabilities};
+use crate::model::{ChatPane, Content, InboxLine, Item, ItemKey, TerminalCapabilities};
 
 fn id(number: u8) -> ConversationId {
     ConversationId::group([number; 15])
@@ -27,7 +27,7 @@ fn line(number: u8, name: &str) -> InboxLine {
 
 fn said(number: u64) -> Item {
     Item {
-        key: Key::Stored(Seq::new(number)),
+        key: ItemKey::Stored(Seq::new(number)),
         day: None,
         unread_begins: false,
         shows_name: false,
@@ -45,17 +45,17 @@ fn said(number: u64) -> Item {
     }
 }
 
-fn model() -> Model {
-    let mut model = Model::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
+fn model() -> ScreenModel {
+    let mut model = ScreenModel::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
     model.inbox = vec![line(1, "bob"), line(2, "carol"), line(3, "dave")];
     model.selected = Some(id(1));
     model
 }
 
-fn with_chat(count: u64) -> Model {
+fn with_chat(count: u64) -> ScreenModel {
     let mut model = model();
     model.focus = Focus::Composer;
-    model.chat = Some(Chat {
+    model.chat = Some(ChatPane {
         id: id(1),
         name: "bob".into(),
         about: String::new(),
@@ -68,15 +68,15 @@ fn with_chat(count: u64) -> Model {
     model
 }
 
-fn press(model: &mut Model, code: KeyCode) -> Vec<Action> {
+fn press(model: &mut ScreenModel, code: KeyCode) -> Vec<Action> {
     key(model, KeyEvent::new(code, KeyModifiers::NONE))
 }
 
-fn control(model: &mut Model, letter: char) -> Vec<Action> {
+fn control(model: &mut ScreenModel, letter: char) -> Vec<Action> {
     key(model, KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL))
 }
 
-fn write(model: &mut Model, text: &str) -> Vec<Action> {
+fn write(model: &mut ScreenModel, text: &str) -> Vec<Action> {
     text.chars().flat_map(|c| press(model, KeyCode::Char(c))).collect()
 }
 
@@ -135,7 +135,7 @@ fn search_filters_the_inbox_and_finds_new_people() {
 }
 
 /// The new-chat dialog with this text typed in.
-fn new_chat(text: &str) -> Model {
+fn new_chat(text: &str) -> ScreenModel {
     let mut model = model();
     press(&mut model, KeyCode::Char('n'));
     assert_eq!(write(&mut model, text).last(), Some(&Action::Search(text.into())));
@@ -286,7 +286,7 @@ fn leaving_a_group_needs_confirmation() {
 
 #[test]
 fn no_key_panics_in_an_empty_client() {
-    let mut model = Model::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
+    let mut model = ScreenModel::new("alice", "http://localhost", TerminalCapabilities::FULL, (80, 24));
     for code in [
         KeyCode::Up,
         KeyCode::Down,

@@ -1,8 +1,8 @@
 //! The terminal client behind `bluetick chat`: rendering and key handling. `bluetick-client`
 //! implements the chat itself. Passwords, flags and directories belong to the binary.
 //!
-//! The screen is a pure function of [`model::Model`], and keys change only the model, so both are
-//! tested without a terminal.
+//! The screen is a pure function of [`model::ScreenModel`], and keys change only the model, so both
+//! are tested without a terminal.
 
 mod app;
 pub mod composer;
@@ -19,14 +19,14 @@ use std::io;
 
 use bluetick_client::{Client, Phase};
 
-use self::app::App;
+use self::app::TerminalApp;
 use self::model::TerminalCapabilities;
 use self::moment::Calendar;
 use self::screen::Screen;
 
 /// Why [`run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ExitReason {
     /// The user quit, or the terminal was closed.
     Left,
     /// The server refused the token and no other one was available.
@@ -41,16 +41,16 @@ pub enum Ended {
 /// # Errors
 ///
 /// Fails if the terminal cannot be set up, read or drawn to.
-pub async fn run(client: Client, server: &str, look: TerminalCapabilities) -> io::Result<Ended> {
+pub async fn run(client: Client, server: &str, look: TerminalCapabilities) -> io::Result<ExitReason> {
     let size = crossterm::terminal::size()?;
     let mut screen = Screen::take()?;
-    let ended = App::new(client, server, look, Calendar::local(), size).run(&mut screen).await;
+    let ended = TerminalApp::new(client, server, look, Calendar::local(), size).run(&mut screen).await;
     drop(screen);
     let client = ended?;
     let ended = match client.connection().phase {
-        Phase::LoggedOut => Ended::LoggedOut,
-        Phase::OtherUser => Ended::OtherUser,
-        Phase::Offline | Phase::Connecting | Phase::Online => Ended::Left,
+        Phase::LoggedOut => ExitReason::LoggedOut,
+        Phase::OtherUser => ExitReason::OtherUser,
+        Phase::Offline | Phase::Connecting | Phase::Online => ExitReason::Left,
     };
     client.stop().await;
     Ok(ended)

@@ -49,7 +49,7 @@ pub struct InboxLine {
 /// Identifies an item of a conversation, for scrolling. The order matters: stored items sort before
 /// waiting ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub enum ItemKey {
     /// A stored message.
     Stored(Seq),
     /// An outbox item, by its number.
@@ -78,7 +78,7 @@ pub enum Content {
 /// An item of a conversation, with the dividers above it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    pub key: Key,
+    pub key: ItemKey,
     /// Text of the day divider, if a new day begins here.
     pub day: Option<String>,
     /// Whether the "new" divider is above this item: it is the first message that was unread on
@@ -94,11 +94,11 @@ pub struct Item {
 }
 
 /// The row at the bottom of the view, as item and row within it. `None` follows the newest message.
-pub type Anchor = Option<(Key, usize)>;
+pub type Anchor = Option<(ItemKey, usize)>;
 
 /// The open conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chat {
+pub struct ChatPane {
     pub id: ConversationId,
     pub name: String,
     /// The line below the name: typing, presence, or the number of members.
@@ -149,7 +149,7 @@ pub enum SearchState {
 
 /// The connection state for the status line. `Online` shows nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Link {
+pub enum LinkStatus {
     #[default]
     Online,
     /// Not connected for a short time.
@@ -164,13 +164,13 @@ pub enum Link {
 
 /// Everything that is drawn.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub struct ScreenModel {
     pub look: TerminalCapabilities,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
     pub me: String,
     pub server: String,
-    pub link: Link,
+    pub link: LinkStatus,
     pub inbox: Vec<InboxLine>,
     pub shows_archive: bool,
     pub unread_total: u64,
@@ -178,7 +178,7 @@ pub struct Model {
     pub selected: Option<ConversationId>,
     pub search: Composer,
     pub focus: Focus,
-    pub chat: Option<Chat>,
+    pub chat: Option<ChatPane>,
     pub composer: Composer,
     pub dialog: Option<Dialog>,
     /// A message for the user in the status line. The next key or paste clears it.
@@ -192,14 +192,14 @@ pub struct Model {
 /// Terminal width in columns below which only the inbox or the conversation is shown, not both.
 pub const NARROW: u16 = 60;
 
-impl Model {
-    pub fn new(me: &str, server: &str, look: TerminalCapabilities, size: (u16, u16)) -> Model {
-        Model {
+impl ScreenModel {
+    pub fn new(me: &str, server: &str, look: TerminalCapabilities, size: (u16, u16)) -> ScreenModel {
+        ScreenModel {
             look,
             size,
             me: me.to_owned(),
             server: server.to_owned(),
-            link: Link::Waiting,
+            link: LinkStatus::Waiting,
             inbox: Vec::new(),
             shows_archive: false,
             unread_total: 0,

@@ -7,7 +7,7 @@ use bluetick_client::wire::bodies::{Message, Notice};
 use bluetick_client::{ConversationView, Row, SendState, Tick, tick_of};
 use bluetick_types::{ConversationKind, Seq, Timestamp, UserId};
 
-use crate::model::{Chat, Content, InboxLine, Item, Key};
+use crate::model::{ChatPane, Content, InboxLine, Item, ItemKey};
 use crate::moment::Calendar;
 use crate::text::{safe, safe_line};
 
@@ -141,7 +141,7 @@ impl Words<'_> {
             divided |= unread_begins;
             let same = sender.as_ref() == Some(&message.sender_id) && new_day.is_none() && !unread_begins;
             items.push(Item {
-                key: Key::Stored(message.seq),
+                key: ItemKey::Stored(message.seq),
                 day: new_day,
                 unread_begins,
                 shows_name: is_group && !same,
@@ -160,7 +160,7 @@ impl Words<'_> {
                 _ => None,
             };
             items.push(Item {
-                key: Key::Waiting(item.number),
+                key: ItemKey::Waiting(item.number),
                 day: self.new_day(&mut day, item.timestamp),
                 unread_begins: false,
                 shows_name: false,
@@ -225,10 +225,10 @@ fn absence(content_type: &str) -> Option<&'static str> {
 
 /// Replaces the items of a chat and counts the new ones below a scrolled view. Does not move the
 /// view.
-pub fn refresh(chat: &mut Chat, items: Vec<Item>) {
+pub fn refresh(chat: &mut ChatPane, items: Vec<Item>) {
     let stored = |item: &Item| match item.key {
-        Key::Stored(seq) => Some(seq),
-        Key::Waiting(_) => None,
+        ItemKey::Stored(seq) => Some(seq),
+        ItemKey::Waiting(_) => None,
     };
     if chat.anchor.is_some()
         && let Some(newest) = chat.items.iter().rev().find_map(stored)

@@ -194,16 +194,16 @@ fn voids_are_hidden_and_not_counted() {
     let items = words(|words| words.items(&view(messages), Seq::FIRST));
     assert_eq!(
         items.iter().map(|item| item.key).collect::<Vec<_>>(),
-        [1, 3].map(|seq| Key::Stored(Seq::new(seq)))
+        [1, 3].map(|seq| ItemKey::Stored(Seq::new(seq)))
     );
     assert_eq!(items.iter().map(|item| item.day.is_some()).collect::<Vec<_>>(), [true, false]);
     assert_eq!(items.iter().map(|item| item.unread_begins).collect::<Vec<_>>(), [false, true]);
-    let mut chat = Chat {
+    let mut chat = ChatPane {
         id: direct(),
         name: String::new(),
         about: String::new(),
         items: before,
-        anchor: Some((Key::Stored(Seq::FIRST), 0)),
+        anchor: Some((ItemKey::Stored(Seq::FIRST), 0)),
         new_below: 0,
         reaches_start: true,
         is_loading: false,

@@ -2,7 +2,7 @@
 //! that neither older pages nor new messages move the visible text.
 
 use crate::draw::{chat_height, rows};
-use crate::model::{Anchor, Chat, Key, Model};
+use crate::model::{Anchor, ChatPane, ItemKey, ScreenModel};
 
 /// The end of the loaded rows that a scroll reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Edge {
 
 /// The number of rows above the lower edge of the view, the last visible row included. `keys` are
 /// the positions of all rows, in order.
-pub fn bottom(chat: &Chat, keys: &[(Key, usize)]) -> usize {
+pub fn bottom(chat: &ChatPane, keys: &[(ItemKey, usize)]) -> usize {
     let Some((key, row)) = chat.anchor else { return keys.len() };
     // The anchored row may no longer exist. Use the nearest row before it.
     keys.partition_point(|position| *position <= (key, row)).max(1).min(keys.len())
@@ -24,10 +24,10 @@ pub fn bottom(chat: &Chat, keys: &[(Key, usize)]) -> usize {
 
 /// Scrolls by a number of rows; negative scrolls to older messages. Returns the end that was
 /// reached.
-pub fn by(model: &mut Model, by: isize) -> Edge {
+pub fn by(model: &mut ScreenModel, by: isize) -> Edge {
     let height = usize::from(chat_height(model));
     let Some(chat) = &model.chat else { return Edge::None };
-    let keys: Vec<(Key, usize)> = rows(model, chat).into_iter().map(|row| row.position).collect();
+    let keys: Vec<(ItemKey, usize)> = rows(model, chat).into_iter().map(|row| row.position).collect();
     let least = height.min(keys.len());
     let wanted = bottom(chat, &keys).saturating_add_signed(by);
     let now = wanted.clamp(least, keys.len().max(least));

@@ -6,8 +6,8 @@ use bluetick_client::Tick;
 use bluetick_terminal::composer::Composer;
 use bluetick_terminal::draw::draw;
 use bluetick_terminal::model::{
-    Chat, Content, Dialog, Focus, InboxLine, Item, Key, Link, Model, NewChat, SearchState,
-    TerminalCapabilities,
+    ChatPane, Content, Dialog, Focus, InboxLine, Item, ItemKey, LinkStatus, NewChat, ScreenModel,
+    SearchState, TerminalCapabilities,
 };
 use bluetick_types::{ConversationId, MessageId, Seq};
 use ratatui::Terminal;
@@ -36,7 +36,7 @@ fn line(number: u8, name: &str, preview: &str) -> InboxLine {
 
 fn item(seq: u64, content: Content) -> Item {
     Item {
-        key: Key::Stored(Seq::new(seq)),
+        key: ItemKey::Stored(Seq::new(seq)),
         day: None,
         unread_begins: false,
         shows_name: false,
@@ -51,9 +51,9 @@ fn said(who: &str, text: &str, tick: Option<Tick>) -> Content {
     Content::Said { who: who.into(), own, text: text.into(), is_absent: false, at, tick, problem: None }
 }
 
-fn model() -> Model {
-    let mut model = Model::new("alice", "http://localhost:8080", TerminalCapabilities::FULL, (80, 24));
-    model.link = Link::Online;
+fn model() -> ScreenModel {
+    let mut model = ScreenModel::new("alice", "http://localhost:8080", TerminalCapabilities::FULL, (80, 24));
+    model.link = LinkStatus::Online;
     model.unread_total = 3;
     model.inbox = vec![
         InboxLine {
@@ -73,7 +73,7 @@ fn model() -> Model {
     model
 }
 
-fn with_chat() -> Model {
+fn with_chat() -> ScreenModel {
     let mut model = model();
     let mut items = vec![
         Item {
@@ -105,7 +105,7 @@ fn with_chat() -> Model {
     }
     failed.failed = true;
     items.push(failed);
-    model.chat = Some(Chat {
+    model.chat = Some(ChatPane {
         id: id(2),
         name: "Lunch club".into(),
         about: "Dave is typing…".into(),
@@ -120,13 +120,13 @@ fn with_chat() -> Model {
     model
 }
 
-fn drawn(model: &Model) -> Terminal<TestBackend> {
+fn drawn(model: &ScreenModel) -> Terminal<TestBackend> {
     let mut terminal = Terminal::new(TestBackend::new(model.size.0, model.size.1)).unwrap();
     terminal.draw(|frame| draw(frame, model)).unwrap();
     terminal
 }
 
-fn text(model: &Model) -> String {
+fn text(model: &ScreenModel) -> String {
     let terminal = drawn(model);
     let buffer = terminal.backend().buffer();
     let mut text = String::new();
@@ -145,7 +145,7 @@ fn text(model: &Model) -> String {
 }
 
 #[track_caller]
-fn check(name: &str, model: &Model) {
+fn check(name: &str, model: &ScreenModel) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/screens/{name}.txt"));
     let screen = text(model);
     if std::env::var_os("BLUETICK_BLESS").is_some() {
@@ -166,7 +166,7 @@ fn screen_with_empty_inbox() {
     let mut model = model();
     model.inbox.clear();
     model.unread_total = 0;
-    model.link = Link::Waiting;
+    model.link = LinkStatus::Waiting;
     check("empty", &model);
 }
 
@@ -180,7 +180,7 @@ fn screen_scrolled_up_shows_the_number_of_new_messages() {
     let mut model = with_chat();
     let chat = model.chat.as_mut().unwrap();
     chat.items.extend((9..60).map(|seq| item(seq, said("Dave", &format!("number {seq}"), None))));
-    chat.anchor = Some((Key::Stored(Seq::new(20)), 0));
+    chat.anchor = Some((ItemKey::Stored(Seq::new(20)), 0));
     chat.new_below = 12;
     check("scrolled", &model);
 }
@@ -226,15 +226,15 @@ fn screen_with_confirmation_and_help() {
 #[test]
 fn status_line_shows_queued_messages_and_errors() {
     let mut model = model();
-    let bottom = |model: &Model| text(model).lines().last().unwrap_or_default().to_owned();
+    let bottom = |model: &ScreenModel| text(model).lines().last().unwrap_or_default().to_owned();
     model.waiting = 2;
     for (link, words) in [
-        (Link::Waiting, "waiting for network… 2 messages wait to be sent"),
-        (Link::Reconnecting, "reconnecting… 2 messages wait to be sent"),
-        (Link::CatchingUp, "catching up…"),
-        (Link::LoggedOut, "your log-in has expired"),
-        (Link::OtherUser, "this token belongs to another user"),
-        (Link::Online, "sending 2 messages…"),
+        (LinkStatus::Waiting, "waiting for network… 2 messages wait to be sent"),
+        (LinkStatus::Reconnecting, "reconnecting… 2 messages wait to be sent"),
+        (LinkStatus::CatchingUp, "catching up…"),
+        (LinkStatus::LoggedOut, "your log-in has expired"),
+        (LinkStatus::OtherUser, "this token belongs to another user"),
+        (LinkStatus::Online, "sending 2 messages…"),
     ] {
         model.link = link;
         assert!(bottom(&model).starts_with(words), "{}", bottom(&model));

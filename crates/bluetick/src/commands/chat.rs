@@ -11,7 +11,7 @@ use bluetick_client::{
 };
 use bluetick_core::UserId;
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_terminal::Ended;
+use bluetick_terminal::ExitReason;
 use serde_json::{Value, json};
 
 use crate::cli::ChatArgs;
@@ -58,13 +58,13 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
         })?;
         let look = bluetick_terminal::look_of(|name| std::env::var(name).ok());
         match bluetick_terminal::run(client, &url.to_string(), look).await.map_err(Failure::failed)? {
-            Ended::Left => Ok(()),
-            Ended::LoggedOut => {
+            ExitReason::Left => Ok(()),
+            ExitReason::LoggedOut => {
                 // Delete the stored token, so that the next start asks for the password.
                 let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
                 Err(Failure::failed("the log-in has expired; start again to log in"))
             }
-            Ended::OtherUser => {
+            ExitReason::OtherUser => {
                 let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
                 Err(Failure::usage(format!("the token is not {user}'s")))
             }

@@ -8,14 +8,14 @@ use ratatui::widgets::Paragraph;
 
 use super::symbols;
 use super::{Areas, areas, coloured, faint, strong};
-use crate::model::{Chat, Content, Focus, Item, Key, Model};
+use crate::model::{ChatPane, Content, Focus, Item, ItemKey, ScreenModel};
 use crate::scroll;
 use crate::text::{cut, width, wrap};
 
 /// One drawn row of a conversation.
-pub struct Row {
+pub struct ChatRow {
     /// The item, and the row within it.
-    pub position: (Key, usize),
+    pub position: (ItemKey, usize),
     pub line: Line<'static>,
 }
 
@@ -29,7 +29,7 @@ const NAME_COLOURS: [Color; 6] = [
     Color::Magenta,
 ];
 
-pub fn draw(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
+pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel, areas: &Areas) {
     let Some(chat) = &model.chat else {
         let words = [
             format!("Bluetick, {} at {}", model.me, model.server),
@@ -48,7 +48,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, areas: &Areas) {
     composer(frame, model, chat, areas.composer);
 }
 
-fn head(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
+fn head(frame: &mut Frame<'_>, model: &ScreenModel, chat: &ChatPane, area: Rect) {
     let (columns, dots) = (usize::from(area.width), symbols::ellipsis(model.look));
     let lines = vec![
         Line::styled(cut(&chat.name, columns, dots), strong(model, Color::Cyan)),
@@ -58,9 +58,9 @@ fn head(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn messages(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
+fn messages(frame: &mut Frame<'_>, model: &ScreenModel, chat: &ChatPane, area: Rect) {
     let rows = rows(model, chat);
-    let positions: Vec<(Key, usize)> = rows.iter().map(|row| row.position).collect();
+    let positions: Vec<(ItemKey, usize)> = rows.iter().map(|row| row.position).collect();
     let bottom = scroll::bottom(chat, &positions);
     let height = usize::from(area.height);
     let first = bottom.saturating_sub(height);
@@ -90,17 +90,19 @@ fn messages(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
 }
 
 /// Lays out all rows of a conversation for the current width.
-pub fn rows(model: &Model, chat: &Chat) -> Vec<Row> {
+pub fn rows(model: &ScreenModel, chat: &ChatPane) -> Vec<ChatRow> {
     let columns = usize::from(areas(model).messages.width);
     let mut rows = Vec::new();
     for item in &chat.items {
         let lines = of_item(model, item, columns);
-        rows.extend(lines.into_iter().enumerate().map(|(at, line)| Row { position: (item.key, at), line }));
+        rows.extend(
+            lines.into_iter().enumerate().map(|(at, line)| ChatRow { position: (item.key, at), line }),
+        );
     }
     rows
 }
 
-fn of_item(model: &Model, item: &Item, columns: usize) -> Vec<Line<'static>> {
+fn of_item(model: &ScreenModel, item: &Item, columns: usize) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     if let Some(day) = &item.day {
         lines.push(headline(model, day, columns, faint()));
@@ -156,14 +158,14 @@ fn of_item(model: &Model, item: &Item, columns: usize) -> Vec<Line<'static>> {
     lines
 }
 
-fn headline(model: &Model, words: &str, columns: usize, style: Style) -> Line<'static> {
+fn headline(model: &ScreenModel, words: &str, columns: usize, style: Style) -> Line<'static> {
     let rule = symbols::rule(model.look);
     let sides = columns.saturating_sub(width(words) + 2);
     let (left, right) = (sides / 2, sides - sides / 2);
     Line::styled(format!("{} {words} {}", rule.repeat(left), rule.repeat(right)), style)
 }
 
-fn composer(frame: &mut Frame<'_>, model: &Model, chat: &Chat, area: Rect) {
+fn composer(frame: &mut Frame<'_>, model: &ScreenModel, chat: &ChatPane, area: Rect) {
     if area.height < 2 {
         return;
     }

@@ -8,7 +8,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Paragraph};
 
 use super::{faint, symbols};
 use crate::composer::Composer;
-use crate::model::{Dialog, Model, NewChat, SearchState};
+use crate::model::{Dialog, NewChat, ScreenModel, SearchState};
 use crate::text::{cut, safe_line};
 
 /// The rows of the help: keys and their meaning.
@@ -34,7 +34,7 @@ const HELP: [(&str, &str); 19] = [
     ("two blue ticks", "it was read"),
 ];
 
-pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel) {
     match &model.dialog {
         None => {}
         Some(Dialog::Help) => help(frame, model),
@@ -71,7 +71,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     }
 }
 
-fn new_chat_hints(model: &Model, name: &str, found_nobody: bool, answer: SearchState) -> Vec<String> {
+fn new_chat_hints(model: &ScreenModel, name: &str, found_nobody: bool, answer: SearchState) -> Vec<String> {
     let dots = symbols::ellipsis(model.look);
     match answer {
         SearchState::AwaitedByEnter => vec![format!("looking{dots}")],
@@ -96,7 +96,7 @@ fn field(frame: &mut Frame<'_>, area: Rect, label: &'static str, text: &Composer
 }
 
 /// Draws an empty bordered window in the middle of the screen. Returns its inner area.
-fn window(frame: &mut Frame<'_>, model: &Model, title: &str, rows: usize) -> Rect {
+fn window(frame: &mut Frame<'_>, model: &ScreenModel, title: &str, rows: usize) -> Rect {
     let screen = frame.area();
     let width = screen.width.min(64);
     let height = u16::try_from(rows + 2).unwrap_or(u16::MAX).min(screen.height);
@@ -124,7 +124,7 @@ fn ascii() -> Block<'static> {
     })
 }
 
-fn help(frame: &mut Frame<'_>, model: &Model) {
+fn help(frame: &mut Frame<'_>, model: &ScreenModel) {
     let area = window(frame, model, "Keys", HELP.len());
     let columns = usize::from(area.width);
     let lines: Vec<Line<'_>> = HELP

@@ -8,7 +8,7 @@ use ratatui::widgets::Paragraph;
 
 use super::symbols;
 use super::{coloured, faint, strong};
-use crate::model::{Focus, InboxLine, Model};
+use crate::model::{Focus, InboxLine, ScreenModel};
 use crate::text::{cut, width};
 
 /// Height of one conversation, in rows: its name and its preview.
@@ -16,7 +16,7 @@ const ROWS_EACH: usize = 2;
 /// Height of the head, in rows: the user and the search input.
 const HEAD_ROWS: u16 = 2;
 
-pub fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel, area: Rect) {
     let columns = usize::from(area.width);
     head(frame, model, Rect { height: 1, ..area }, columns);
     search(frame, model, Rect { y: 1, height: 1, ..area }, columns);
@@ -42,7 +42,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     frame.render_widget(Paragraph::new(drawn), list);
 }
 
-fn head(frame: &mut Frame<'_>, model: &Model, area: Rect, columns: usize) {
+fn head(frame: &mut Frame<'_>, model: &ScreenModel, area: Rect, columns: usize) {
     let title = if model.shows_archive { "Archive".to_owned() } else { format!("Bluetick {}", model.me) };
     let unread = if model.unread_total > 0 { format!("({})", model.unread_total) } else { String::new() };
     let title = cut(&title, columns.saturating_sub(width(&unread) + 1), symbols::ellipsis(model.look));
@@ -55,7 +55,7 @@ fn head(frame: &mut Frame<'_>, model: &Model, area: Rect, columns: usize) {
     frame.render_widget(Paragraph::new(line), area);
 }
 
-fn search(frame: &mut Frame<'_>, model: &Model, area: Rect, columns: usize) {
+fn search(frame: &mut Frame<'_>, model: &ScreenModel, area: Rect, columns: usize) {
     let is_here = model.focus == Focus::Search && model.dialog.is_none();
     let (shown, style) = match (is_here, model.search.is_empty()) {
         (false, true) => ("/ search".to_owned(), faint()),
@@ -73,7 +73,7 @@ fn search(frame: &mut Frame<'_>, model: &Model, area: Rect, columns: usize) {
     frame.render_widget(Paragraph::new(line), area);
 }
 
-fn one<'a>(model: &Model, line: &'a InboxLine, is_selected: bool, columns: usize) -> [Line<'a>; 2] {
+fn one<'a>(model: &ScreenModel, line: &'a InboxLine, is_selected: bool, columns: usize) -> [Line<'a>; 2] {
     let dots = symbols::ellipsis(model.look);
     let is_open = model.chat.as_ref().is_some_and(|chat| chat.id == line.id);
     let mut base = Style::new();

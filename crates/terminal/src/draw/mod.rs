@@ -11,8 +11,8 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-pub use self::chat::{Row, rows};
-use crate::model::{Focus, Link, Model};
+pub use self::chat::{ChatRow, rows};
+use crate::model::{Focus, LinkStatus, ScreenModel};
 use crate::text::{cut, width, wrap};
 
 /// Maximum height of the composer's text, in rows. Longer texts scroll.
@@ -33,7 +33,7 @@ pub struct Areas {
 }
 
 /// Computes the areas for the current terminal size, focus and composer height.
-pub fn areas(model: &Model) -> Areas {
+pub fn areas(model: &ScreenModel) -> Areas {
     let (columns, rows) = model.size;
     let status = Rect::new(0, rows.saturating_sub(1), columns, rows.min(1));
     let height = rows.saturating_sub(1);
@@ -60,11 +60,11 @@ pub fn areas(model: &Model) -> Areas {
 }
 
 /// Number of visible message rows, at least one.
-pub fn chat_height(model: &Model) -> u16 {
+pub fn chat_height(model: &ScreenModel) -> u16 {
     areas(model).messages.height.max(1)
 }
 
-pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel) {
     let areas = areas(model);
     if model.size.0 < 20 || model.size.1 < 8 {
         let words = ["This window is too small.", "too small"];
@@ -89,20 +89,24 @@ pub fn draw(frame: &mut Frame<'_>, model: &Model) {
     dialog::draw(frame, model);
 }
 
-fn status(frame: &mut Frame<'_>, model: &Model, area: Rect) {
+fn status(frame: &mut Frame<'_>, model: &ScreenModel, area: Rect) {
     let dots = symbols::ellipsis(model.look);
     let left = match (&model.notice, &model.link) {
         (Some(notice), _) => notice.clone(),
-        (None, Link::Online) if model.waiting == 1 => format!("sending 1 message{dots}"),
-        (None, Link::Online) if model.waiting > 0 => format!("sending {} messages{dots}", model.waiting),
-        (None, Link::Online) if model.failed == 1 => "1 message was not sent".to_owned(),
-        (None, Link::Online) if model.failed > 0 => format!("{} messages were not sent", model.failed),
-        (None, Link::Online) => String::new(),
-        (None, Link::Waiting) => with_waiting(format!("waiting for network{dots}"), model.waiting),
-        (None, Link::Reconnecting) => with_waiting(format!("reconnecting{dots}"), model.waiting),
-        (None, Link::CatchingUp) => format!("catching up{dots}"),
-        (None, Link::LoggedOut) => "your log-in has expired: quit with Ctrl-C and start again".to_owned(),
-        (None, Link::OtherUser) => "this token belongs to another user: quit with Ctrl-C".to_owned(),
+        (None, LinkStatus::Online) if model.waiting == 1 => format!("sending 1 message{dots}"),
+        (None, LinkStatus::Online) if model.waiting > 0 => {
+            format!("sending {} messages{dots}", model.waiting)
+        }
+        (None, LinkStatus::Online) if model.failed == 1 => "1 message was not sent".to_owned(),
+        (None, LinkStatus::Online) if model.failed > 0 => format!("{} messages were not sent", model.failed),
+        (None, LinkStatus::Online) => String::new(),
+        (None, LinkStatus::Waiting) => with_waiting(format!("waiting for network{dots}"), model.waiting),
+        (None, LinkStatus::Reconnecting) => with_waiting(format!("reconnecting{dots}"), model.waiting),
+        (None, LinkStatus::CatchingUp) => format!("catching up{dots}"),
+        (None, LinkStatus::LoggedOut) => {
+            "your log-in has expired: quit with Ctrl-C and start again".to_owned()
+        }
+        (None, LinkStatus::OtherUser) => "this token belongs to another user: quit with Ctrl-C".to_owned(),
     };
     let hints = match model.focus {
         Focus::Composer => "F1 help  Esc inbox  Enter send",
@@ -114,7 +118,8 @@ fn status(frame: &mut Frame<'_>, model: &Model, area: Rect) {
     let room = columns.saturating_sub(width(&left) + 1);
     let hints = [hints, "F1 help", ""].into_iter().find(|hints| width(hints) <= room).unwrap_or_default();
     let gap = " ".repeat(columns.saturating_sub(width(&left) + width(hints)));
-    let urgent = model.notice.is_some() || matches!(model.link, Link::LoggedOut | Link::OtherUser);
+    let urgent =
+        model.notice.is_some() || matches!(model.link, LinkStatus::LoggedOut | LinkStatus::OtherUser);
     let style = if urgent { strong(model, Color::Yellow) } else { faint() };
     let line = Line::from(vec![Span::styled(left, style), Span::raw(gap), Span::styled(hints, faint())]);
     frame.render_widget(Paragraph::new(line), area);
@@ -133,10 +138,10 @@ pub(crate) fn faint() -> Style {
 }
 
 /// Bold, and coloured if the terminal has colours.
-pub(crate) fn strong(model: &Model, colour: Color) -> Style {
+pub(crate) fn strong(model: &ScreenModel, colour: Color) -> Style {
     coloured(model, colour).add_modifier(Modifier::BOLD)
 }
 
-pub(crate) fn coloured(model: &Model, colour: Color) -> Style {
+pub(crate) fn coloured(model: &ScreenModel, colour: Color) -> Style {
     if model.look.colour { Style::new().fg(colour) } else { Style::new() }
 }

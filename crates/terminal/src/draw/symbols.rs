@@ -4,7 +4,7 @@ use bluetick_client::Tick;
 use ratatui::style::{Color, Style};
 
 use super::{coloured, faint};
-use crate::model::{Model, TerminalCapabilities};
+use crate::model::{ScreenModel, TerminalCapabilities};
 
 pub fn ellipsis(look: TerminalCapabilities) -> &'static str {
     if look.unicode { "…" } else { "..." }
@@ -28,7 +28,7 @@ pub fn tick(look: TerminalCapabilities, tick: Tick) -> &'static str {
     }
 }
 
-pub fn tick_style(model: &Model, tick: Tick) -> Style {
+pub fn tick_style(model: &ScreenModel, tick: Tick) -> Style {
     match tick {
         Tick::Read => coloured(model, Color::LightBlue),
         Tick::Failed => coloured(model, Color::LightRed),
