@@ -8,7 +8,7 @@ use bluetick_server::audit::{Act, AuditEntry, Outcome, Subject, Trail, Who};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::settings::{Engine, Settings};
+use crate::settings::{Settings, StoreEngine};
 
 /// Records a completed act. For commands that create the data directory, and with it the trail.
 pub fn note_done(settings: &Settings, act: Act) -> Result<(), Failure> {
@@ -19,7 +19,7 @@ pub fn note_done(settings: &Settings, act: Act) -> Result<(), Failure> {
 /// It then writes the trail to standard error and creates no directory.
 fn trail(settings: &Settings) -> Trail {
     let (mut audit, data_dir) = (settings.audit.clone(), &settings.store.data_dir);
-    let is_fleet = settings.store.engine == Engine::DynamoDb;
+    let is_fleet = settings.store.engine == StoreEngine::DynamoDb;
     if is_fleet && audit.file != "off" && Path::new(&audit.file).is_relative() && !data_dir.is_dir() {
         audit.file = "stderr".to_owned();
     }

@@ -20,7 +20,7 @@ use crate::failure::Failure;
 #[cfg(feature = "fleet")]
 use crate::fleet_store;
 use crate::running::known;
-use crate::settings::{Engine, Settings};
+use crate::settings::{Settings, StoreEngine};
 
 #[derive(Debug, Error)]
 pub enum CannotOpen {
@@ -66,11 +66,11 @@ impl OpenStore {
         runtime: &Handle,
     ) -> Result<OpenStore, CannotOpen> {
         match settings.store.engine {
-            Engine::Embedded => OpenStore::open_embedded(settings, listener, observer),
+            StoreEngine::Embedded => OpenStore::open_embedded(settings, listener, observer),
             #[cfg(feature = "fleet")]
-            Engine::DynamoDb => runtime.block_on(fleet_store::open(settings, listener)),
+            StoreEngine::DynamoDb => runtime.block_on(fleet_store::open(settings, listener)),
             #[cfg(not(feature = "fleet"))]
-            Engine::DynamoDb => {
+            StoreEngine::DynamoDb => {
                 unreachable!("the settings refuse an engine that this binary does not contain")
             }
         }

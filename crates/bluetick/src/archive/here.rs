@@ -7,7 +7,7 @@ use bluetick_core::ports::{Archive, ArchiveError, NoObserver, Progress, Store};
 use bluetick_wire::http::{ArchiveBody, ReportBody};
 use tokio::runtime::{self, Runtime};
 
-use super::{Meter, Task};
+use super::{ArchiveTask, JobMeter};
 use crate::failure::Failure;
 use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
@@ -35,7 +35,7 @@ impl LocalArchive {
         Ok(ArchiveBody::new(status, self.archive.counters(), None, None))
     }
 
-    pub fn carry_out(&self, task: &Task, meter: Meter) -> Result<ReportBody, Failure> {
+    pub fn carry_out(&self, task: &ArchiveTask, meter: JobMeter) -> Result<ReportBody, Failure> {
         self.runtime.block_on(async {
             let mut stop = StopSignals::listen()?;
             let meter = Arc::new(meter);
@@ -66,22 +66,22 @@ impl LocalArchive {
 /// Runs the task. The outer error is an invalid request, the inner one a failed job.
 async fn run(
     archive: &dyn Archive,
-    task: &Task,
+    task: &ArchiveTask,
     progress: Arc<dyn Progress>,
 ) -> Result<Result<ReportBody, ArchiveError>, Failure> {
     Ok(match task {
-        Task::Run(request) => {
+        ArchiveTask::Run(request) => {
             archive.run(request.run().map_err(Failure::usage)?, progress).await.map(Into::into)
         }
-        Task::Verify => archive.verify(progress).await.map(Into::into),
-        Task::Restore(request) => {
+        ArchiveTask::Verify => archive.verify(progress).await.map(Into::into),
+        ArchiveTask::Restore(request) => {
             let conversation = request.conversation().map_err(Failure::usage)?;
             archive.restore(conversation, progress).await.map(Into::into)
         }
-        Task::Erase(request) => {
+        ArchiveTask::Erase(request) => {
             archive.erase(request.erase().map_err(Failure::usage)?, progress).await.map(Into::into)
         }
-        Task::Backup(request) => {
+        ArchiveTask::Backup(request) => {
             archive.backup(request.backup().map_err(Failure::usage)?, progress).await.map(Into::into)
         }
     })

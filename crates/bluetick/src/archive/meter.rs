@@ -28,13 +28,13 @@ enum ProgressStyle {
     Silent,
 }
 
-pub struct Meter {
+pub struct JobMeter {
     style: ProgressStyle,
-    drawn: Mutex<Drawn>,
+    drawn: Mutex<JobMeterState>,
 }
 
 #[derive(Default)]
-struct Drawn {
+struct JobMeterState {
     /// The current stage and its start time.
     stage: Option<(StageBody, Instant)>,
     at: Option<Instant>,
@@ -42,15 +42,15 @@ struct Drawn {
     has_said_why: bool,
 }
 
-impl Meter {
+impl JobMeter {
     /// Draws a bar on a terminal. Elsewhere it prints lines, or nothing if `is_quiet` is set.
-    pub fn new(is_quiet: bool) -> Meter {
+    pub fn new(is_quiet: bool) -> JobMeter {
         let style = match (io::stderr().is_terminal(), is_quiet) {
             (true, _) => ProgressStyle::Bar,
             (false, false) => ProgressStyle::Lines,
             (false, true) => ProgressStyle::Silent,
         };
-        Meter { style, drawn: Mutex::default() }
+        JobMeter { style, drawn: Mutex::default() }
     }
 
     pub fn advanced_to(&self, stage: StageBody, done: u64, total: u64) {
@@ -108,7 +108,7 @@ impl Meter {
     }
 }
 
-impl Progress for Meter {
+impl Progress for JobMeter {
     fn advanced(&self, stage: Stage, done: u64, total: u64) {
         self.advanced_to(stage.into(), done, total);
     }

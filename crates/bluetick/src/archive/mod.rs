@@ -14,16 +14,16 @@ use bluetick_wire::http::{
 };
 
 use self::here::LocalArchive;
-pub use self::meter::Meter;
+pub use self::meter::JobMeter;
 use self::running::RemoteArchive;
 pub use self::table::{reported, status};
 use crate::audit::audited;
 use crate::failure::Failure;
-use crate::settings::{Engine, Settings};
+use crate::settings::{Settings, StoreEngine};
 use crate::store::CannotOpen;
 
 /// A job for the archive.
-pub enum Task {
+pub enum ArchiveTask {
     Run(ArchiveRunRequest),
     Verify,
     Restore(RestoreRequest),
@@ -31,21 +31,21 @@ pub enum Task {
     Backup(BackupRequest),
 }
 
-impl Task {
+impl ArchiveTask {
     /// The audit entry of the task. An invalid request has no subject; it is refused later.
     fn audited_as(&self) -> (Act, Option<Subject>) {
         match self {
-            Task::Run(request) => {
+            ArchiveTask::Run(request) => {
                 let only = request.run().ok().and_then(|run| run.only);
                 (Act::ArchiveRun, only.map(Subject::conversation))
             }
-            Task::Verify => (Act::ArchiveVerify, None),
-            Task::Restore(request) => {
+            ArchiveTask::Verify => (Act::ArchiveVerify, None),
+            ArchiveTask::Restore(request) => {
                 let conversation = request.conversation().ok().flatten();
                 (Act::ArchiveRestore, conversation.map(Subject::conversation))
             }
-            Task::Erase(request) => (Act::Erase, request.erase().ok().map(|erase| erase.scope.into())),
-            Task::Backup(_) => (Act::Backup, None),
+            ArchiveTask::Erase(request) => (Act::Erase, request.erase().ok().map(|erase| erase.scope.into())),
+            ArchiveTask::Backup(_) => (Act::Backup, None),
         }
     }
 }
@@ -61,10 +61,10 @@ impl ArchiveClient {
     /// directory is a usage error, because the path is probably mistyped.
     pub fn open(settings: &Settings) -> Result<ArchiveClient, Failure> {
         let data_dir = &settings.store.data_dir;
-        if settings.store.engine == Engine::Embedded && !data_dir.exists() {
+        if settings.store.engine == StoreEngine::Embedded && !data_dir.exists() {
             return Err(Failure::usage(format!("the data directory {} does not exist", data_dir.display())));
         }
-        if settings.store.engine == Engine::DynamoDb
+        if settings.store.engine == StoreEngine::DynamoDb
             && let Some(directory) = settings.missing_archive()
         {
             let advice = match settings.archive.directory.as_ref().is_some_and(|given| given.is_absolute()) {
@@ -93,7 +93,7 @@ impl ArchiveClient {
     }
 
     /// Runs the task and waits until it ends or the operator interrupts it.
-    pub fn carry_out(&self, task: &Task, meter: Meter) -> Result<ReportBody, Failure> {
+    pub fn carry_out(&self, task: &ArchiveTask, meter: JobMeter) -> Result<ReportBody, Failure> {
         match self {
             ArchiveClient::Store(client, settings) => {
                 let (act, subject) = task.audited_as();

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::{Meter, Task};
+use super::{ArchiveTask, JobMeter};
 use crate::failure::Failure;
-use crate::running::{Answer, RunningServer, reason, refused};
+use crate::running::{JsonResponse, RunningServer, reason, refused};
 use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const ASK_AGAIN_EVERY: Duration = Duration::from_millis(500);
 
 /// The answer to a request to start a job. The server runs one job at a time.
-enum Begun {
+enum JobStart {
     Job(String),
     NotYet(Failure),
 }
@@ -37,12 +37,12 @@ impl RemoteArchive {
 
     pub fn status(&self) -> Result<ArchiveBody, Failure> {
         match self.server.call("GET", "/v1/archive", None)? {
-            Answer { status: 200, body } => understood(body),
+            JsonResponse { status: 200, body } => understood(body),
             other => Err(refused(&other)),
         }
     }
 
-    pub fn carry_out(&self, task: &Task, meter: &Meter) -> Result<ReportBody, Failure> {
+    pub fn carry_out(&self, task: &ArchiveTask, meter: &JobMeter) -> Result<ReportBody, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -51,11 +51,11 @@ impl RemoteArchive {
             let mut stop = StopSignals::listen()?;
             let job_id = loop {
                 match self.begin(task)? {
-                    Begun::Job(job_id) => break job_id,
-                    Begun::NotYet(_) if matches!(task, Task::Backup(_)) => {
+                    JobStart::Job(job_id) => break job_id,
+                    JobStart::NotYet(_) if matches!(task, ArchiveTask::Backup(_)) => {
                         meter.say_why_it_waits("the server runs another job; the backup starts when it ends");
                     }
-                    Begun::NotYet(failure) => return Err(failure),
+                    JobStart::NotYet(failure) => return Err(failure),
                 }
                 tokio::select! {
                     () = tokio::time::sleep(ASK_AGAIN_EVERY) => {}
@@ -86,24 +86,24 @@ impl RemoteArchive {
         })
     }
 
-    fn begin(&self, task: &Task) -> Result<Begun, Failure> {
+    fn begin(&self, task: &ArchiveTask) -> Result<JobStart, Failure> {
         let (path, body) = match task {
-            Task::Run(request) => ("/v1/archive/run", said(request)),
-            Task::Verify => ("/v1/archive/verify", json!({})),
-            Task::Restore(request) => ("/v1/archive/restore", said(request)),
-            Task::Erase(request) => ("/v1/erasures", said(request)),
-            Task::Backup(request) => ("/v1/backups", said(request)),
+            ArchiveTask::Run(request) => ("/v1/archive/run", said(request)),
+            ArchiveTask::Verify => ("/v1/archive/verify", json!({})),
+            ArchiveTask::Restore(request) => ("/v1/archive/restore", said(request)),
+            ArchiveTask::Erase(request) => ("/v1/erasures", said(request)),
+            ArchiveTask::Backup(request) => ("/v1/backups", said(request)),
         };
         let answer = self.server.call("POST", path, Some(&body))?;
         match (answer.status, answer.body["error"]["code"].as_str()) {
-            (202, _) => understood(answer.body).map(|JobBegunBody { job_id }| Begun::Job(job_id)),
-            (_, Some("archive_busy")) => Ok(Begun::NotYet(Failure::failed(
+            (202, _) => understood(answer.body).map(|JobBegunBody { job_id }| JobStart::Job(job_id)),
+            (_, Some("archive_busy")) => Ok(JobStart::NotYet(Failure::failed(
                 "the server runs another archive job; `bluetick archive status` shows it",
             ))),
             (_, Some("archive_off")) => {
                 Err(Failure::usage(format!("in the running server, {}", reason(&answer))))
             }
-            (_, Some("invalid_request")) if matches!(task, Task::Backup(_)) => {
+            (_, Some("invalid_request")) if matches!(task, ArchiveTask::Backup(_)) => {
                 Err(Failure::usage(reason(&answer)))
             }
             (_, Some("conversation_not_found")) => Err(Failure::failed(reason(&answer))),
@@ -113,8 +113,8 @@ impl RemoteArchive {
 
     fn job(&self, job_id: &str) -> Result<JobBody, Failure> {
         match self.server.call("GET", &format!("/v1/archive/jobs/{job_id}"), None)? {
-            Answer { status: 200, body } => understood(body),
-            Answer { status: 404, .. } => {
+            JsonResponse { status: 200, body } => understood(body),
+            JsonResponse { status: 404, .. } => {
                 Err(Failure::failed("the server was restarted and does not know the result of the job"))
             }
             other => Err(refused(&other)),

@@ -41,8 +41,11 @@ fn refusal(code: &str, message: &str) -> Value {
     json!({"error": {"code": code, "message": message}})
 }
 
-fn restore() -> Task {
-    Task::Restore(bluetick_wire::http::RestoreRequest { conversation_id: Some("g7".into()), all: None })
+fn restore() -> ArchiveTask {
+    ArchiveTask::Restore(bluetick_wire::http::RestoreRequest {
+        conversation_id: Some("g7".into()),
+        all: None,
+    })
 }
 
 #[test]
@@ -53,7 +56,7 @@ fn server_job_is_started_and_polled_until_it_ends() {
         (200, job(json!({"stage": "restoring", "done": 1, "total": 3}))),
         (200, job(json!({"finished_at": 9, "report": {"segments": 3, "messages": 2_950, "took_ms": 2}}))),
     ]);
-    let report = client.carry_out(&restore(), &Meter::new(true)).unwrap();
+    let report = client.carry_out(&restore(), &JobMeter::new(true)).unwrap();
     assert!(matches!(report, ReportBody::Restore(report) if report.messages == 2_950));
     let job = "GET /v1/archive/jobs/7-1";
     assert_eq!(
@@ -76,7 +79,7 @@ fn failed_or_unknown_server_job_is_a_failure() {
         (vec![(503, refusal("archive_unavailable", "it is down"))], "answered 503: it is down"),
     ] {
         let (client, asked) = scripted(answers);
-        match client.carry_out(&restore(), &Meter::new(true)) {
+        match client.carry_out(&restore(), &JobMeter::new(true)) {
             Err(Failure::Failed(reason)) => assert!(reason.contains(expected), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -94,7 +97,7 @@ fn disabled_archive_or_wrong_admin_key_is_reported_as_a_settings_error() {
         ),
     ] {
         let (client, asked) = scripted(vec![answer]);
-        match client.carry_out(&Task::Verify, &Meter::new(true)) {
+        match client.carry_out(&ArchiveTask::Verify, &JobMeter::new(true)) {
             Err(Failure::Usage(reason)) => assert!(reason.contains(expected), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -115,8 +118,8 @@ fn backup_waits_until_the_running_job_ends() {
         (202, json!({"job_id": "7-1"})),
         (200, job(json!({"kind": "backup", "finished_at": 9, "report": report}))),
     ]);
-    let backup = Task::Backup(bluetick_wire::http::BackupRequest { to: "/safe".into(), keys: None });
-    let report = client.carry_out(&backup, &Meter::new(true)).unwrap();
+    let backup = ArchiveTask::Backup(bluetick_wire::http::BackupRequest { to: "/safe".into(), keys: None });
+    let report = client.carry_out(&backup, &JobMeter::new(true)).unwrap();
     assert!(matches!(report, ReportBody::Backup(report) if report.messages == 7));
     assert_eq!(asked.join().unwrap().len(), 4);
 }

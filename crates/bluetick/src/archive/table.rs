@@ -9,21 +9,21 @@ use bluetick_wire::http::{
     RestoreReportBody, RunReportBody, StageBody, VerifyReportBody,
 };
 
-use super::Task;
+use super::ArchiveTask;
 use crate::figures::{count, counted, size, time, utc};
 
 /// Text with one line per name and value.
 #[derive(Default)]
-struct Table(String);
+struct TextTable(String);
 
-impl Table {
+impl TextTable {
     fn line(&mut self, name: &str, about: impl AsRef<str>) {
         let _infallible = writeln!(self.0, "{name:<14} {}", about.as_ref());
     }
 }
 
 pub fn status(archive: &ArchiveBody) -> String {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let place = if archive.engine_on { &archive.place } else { "off (archive.engine in the settings)" };
     table.line("Archive", place);
     table.line("Archived", amount(&archive.cold));
@@ -107,7 +107,7 @@ fn last_job(job: &JobBody) -> String {
     format!("{kind}, {at}, {about}")
 }
 
-pub fn reported(task: &Task, report: &ReportBody) -> String {
+pub fn reported(task: &ArchiveTask, report: &ReportBody) -> String {
     match report {
         ReportBody::Run(report) => run(report),
         ReportBody::Verify(report) => verify(report),
@@ -122,7 +122,7 @@ fn took(took_ms: u64) -> String {
 }
 
 fn run(report: &RunReportBody) -> String {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let moved = &report.moved;
     if moved.messages == 0 {
         table.line("Moved", "nothing; no messages are old enough, or too few for a segment (--partial)");
@@ -153,7 +153,7 @@ fn run(report: &RunReportBody) -> String {
 }
 
 fn verify(report: &VerifyReportBody) -> String {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     table.line("Read", amount(&report.checked));
     let found = match report.problem_count {
         0 => "none; every segment matches the store".to_owned(),
@@ -172,7 +172,7 @@ fn verify(report: &VerifyReportBody) -> String {
 }
 
 fn restore(report: &RestoreReportBody) -> String {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let messages = counted(report.messages, "message");
     let back = match report.segments {
         0 => "nothing; all messages were in the store".to_owned(),
@@ -184,7 +184,7 @@ fn restore(report: &RestoreReportBody) -> String {
 }
 
 fn backup(report: &BackupReportBody) -> String {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     table.line("Backup", &report.place);
     let messages = counted(report.messages, "message");
     let conversations = counted(report.conversations, "conversation");
@@ -204,11 +204,11 @@ fn backup(report: &BackupReportBody) -> String {
     table.0
 }
 
-fn erase(task: &Task, report: &EraseReportBody) -> String {
-    let mut table = Table::default();
+fn erase(task: &ArchiveTask, report: &EraseReportBody) -> String {
+    let mut table = TextTable::default();
     let messages = counted(report.messages, "message");
     let erased = match (task, report.conversations) {
-        (Task::Erase(ErasureRequest { user_id: Some(user), .. }), 0) => {
+        (ArchiveTask::Erase(ErasureRequest { user_id: Some(user), .. }), 0) => {
             format!("nothing; no messages by {user} were found, or all were erased before")
         }
         (_, 0) => "nothing; there are no messages, or all were erased before".to_owned(),

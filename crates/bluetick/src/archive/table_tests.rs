@@ -11,7 +11,7 @@ const TOOK: Duration = Duration::from_millis(3_200);
 const NEW_YEAR: i64 = 1_767_225_600_000;
 
 fn told(report: impl Into<ReportBody>) -> String {
-    reported(&Task::Verify, &report.into())
+    reported(&ArchiveTask::Verify, &report.into())
 }
 
 fn job(error: Option<&str>, stage: Option<StageBody>) -> JobBody {
@@ -135,7 +135,7 @@ Took           3.2 s
 fn erase_report_without_matches_states_that_nothing_was_found() {
     let erase = |user_id: Option<&str>| {
         let request = ErasureRequest { user_id: user_id.map(str::to_owned), ..ErasureRequest::default() };
-        reported(&Task::Erase(request), &EraseReport::default().into())
+        reported(&ArchiveTask::Erase(request), &EraseReport::default().into())
     };
     let nobody = "Erased         nothing; no messages by alicia were found, or all were erased before\n";
     assert!(erase(Some("alicia")).starts_with(nobody), "{}", erase(Some("alicia")));

@@ -4,7 +4,7 @@
 use bluetick_wire::http::{ArchiveRunRequest, ReportBody, RestoreRequest};
 use serde::Serialize;
 
-use crate::archive::{ArchiveClient, Meter, Task, reported, status};
+use crate::archive::{ArchiveClient, ArchiveTask, JobMeter, reported, status};
 use crate::cli::{ArchiveCommand, OutputArgs, Places};
 use crate::failure::Failure;
 use crate::figures::counted;
@@ -16,29 +16,35 @@ pub fn run(command: &ArchiveCommand) -> Result<(), Failure> {
         ArchiveCommand::Run(arguments) => {
             let conversation_id = arguments.conversation.map(|id| id.to_string());
             let request = ArchiveRunRequest { conversation_id, partial: arguments.partial.then_some(true) };
-            carry_out(&Task::Run(request), &arguments.places, arguments.output)
+            carry_out(&ArchiveTask::Run(request), &arguments.places, arguments.output)
         }
         ArchiveCommand::Status(arguments) => {
             let archive = with(open(&arguments.places)?, ArchiveClient::status)?;
             if arguments.output.json { print_json(&archive) } else { print(&status(&archive)) }
         }
-        ArchiveCommand::Verify(arguments) => carry_out(&Task::Verify, &arguments.places, arguments.output),
+        ArchiveCommand::Verify(arguments) => {
+            carry_out(&ArchiveTask::Verify, &arguments.places, arguments.output)
+        }
         ArchiveCommand::Restore(arguments) => {
             let conversation_id = arguments.conversation.map(|id| id.to_string());
             let request = RestoreRequest { conversation_id, all: arguments.all.then_some(true) };
-            carry_out(&Task::Restore(request), &arguments.places, arguments.output)
+            carry_out(&ArchiveTask::Restore(request), &arguments.places, arguments.output)
         }
     }
 }
 
 /// Runs the task, shows its progress, and prints the report. Fails if the report names a problem.
-pub fn carry_out(task: &Task, places: &Places, output: OutputArgs) -> Result<(), Failure> {
+pub fn carry_out(task: &ArchiveTask, places: &Places, output: OutputArgs) -> Result<(), Failure> {
     judge(&carry_out_unjudged(task, places, output)?)
 }
 
 /// Like [`carry_out`], but also returns `Ok` for a report that names problems.
-pub fn carry_out_unjudged(task: &Task, places: &Places, output: OutputArgs) -> Result<ReportBody, Failure> {
-    let meter = Meter::new(output.json);
+pub fn carry_out_unjudged(
+    task: &ArchiveTask,
+    places: &Places,
+    output: OutputArgs,
+) -> Result<ReportBody, Failure> {
+    let meter = JobMeter::new(output.json);
     let report = with(open(places)?, |client| client.carry_out(task, meter))?;
     if output.json {
         print_json(&report)?;

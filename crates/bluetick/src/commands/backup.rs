@@ -7,14 +7,14 @@ use std::path::Path;
 use bluetick_wire::http::BackupRequest;
 
 use super::archive::carry_out;
-use crate::archive::Task;
+use crate::archive::ArchiveTask;
 use crate::cli::BackupArgs;
 use crate::failure::Failure;
-use crate::settings::{Engine, Inputs, Loaded};
+use crate::settings::{Inputs, Loaded, StoreEngine};
 
 pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
-    if settings.store.engine != Engine::Embedded {
+    if settings.store.engine != StoreEngine::Embedded {
         return Err(Failure::usage(
             "this copies the data directory of the embedded store; the tables of a fleet are backed up by their engine \
              (point-in-time recovery, docs/guides/fleet.md)",
@@ -37,7 +37,11 @@ pub fn run(arguments: &BackupArgs) -> Result<(), Failure> {
         (_, true) => Some(false),
         _ => None,
     };
-    carry_out(&Task::Backup(BackupRequest { to: to.clone(), keys }), &arguments.places, arguments.output)?;
+    carry_out(
+        &ArchiveTask::Backup(BackupRequest { to: to.clone(), keys }),
+        &arguments.places,
+        arguments.output,
+    )?;
     if let Some(mode) = open_mode(Path::new(&to)) {
         eprintln!("bluetick: other users can read {to} (mode {mode:04o}); only its owner should be able to");
     }

@@ -50,7 +50,7 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
         let directory = home.of(&url, &identity.user);
         let storage = FileStorage::open(&directory).map_err(Failure::failed)?;
         home.remember(&url, &identity.user);
-        let Identity { user, token } = identity;
+        let LoggedInUser { user, token } = identity;
         let settings = ClientSettings::new(server, user.clone(), FixedToken(token));
         let client = Client::start(settings, storage).await.map_err(|error| match error {
             StartError::OtherUser(other) => Failure::usage(other),
@@ -110,7 +110,7 @@ fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserI
     Ok(())
 }
 
-struct Identity {
+struct LoggedInUser {
     user: UserId,
     token: String,
 }
@@ -121,7 +121,7 @@ async fn identify(
     home: &Home,
     server: &Server,
     user: Option<UserId>,
-) -> Result<Identity, Failure> {
+) -> Result<LoggedInUser, Failure> {
     let given = arguments
         .token
         .clone()
@@ -133,10 +133,10 @@ async fn identify(
             {
                 Err(Failure::usage(format!("the token is {}'s", profile.user_id)))
             }
-            Ok(profile) => Ok(Identity { user: profile.user_id, token }),
+            Ok(profile) => Ok(LoggedInUser { user: profile.user_id, token }),
             // Accept the token while the server is unreachable; the server checks it on connecting.
             Err(ApiError::Unreachable(_)) if user.is_some() => {
-                user.map(|user| Identity { user, token }).ok_or_else(|| Failure::usage("no user"))
+                user.map(|user| LoggedInUser { user, token }).ok_or_else(|| Failure::usage("no user"))
             }
             Err(error) => Err(refused(server, &error)),
         };
@@ -149,11 +149,11 @@ async fn identify(
     if !arguments.sign_up
         && let Some(token) = kept_token(&place)
     {
-        return Ok(Identity { user, token });
+        return Ok(LoggedInUser { user, token });
     }
     let session = if arguments.sign_up { join(server, &user).await? } else { enter(server, &user).await? };
     keep_token(&place, &session)?;
-    Ok(Identity { user: session.user_id, token: session.token })
+    Ok(LoggedInUser { user: session.user_id, token: session.token })
 }
 
 async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {

@@ -11,22 +11,22 @@ use rustix::io::Errno;
 use serde_json::json;
 
 use super::archive::{carry_out_unjudged, judge};
-use crate::archive::{Meter, Task};
+use crate::archive::{ArchiveTask, JobMeter};
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::figures::{count, counted, time};
 use crate::output::print;
-use crate::settings::{Engine, Inputs, Loaded};
+use crate::settings::{Inputs, Loaded, StoreEngine};
 
 pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
-    if settings.store.engine != Engine::Embedded {
+    if settings.store.engine != StoreEngine::Embedded {
         return Err(Failure::usage(
             "this looks through the data directory of the embedded store; for a fleet there are `bluetick tables check` \
              and `bluetick archive verify`",
         ));
     }
-    let meter = Arc::new(Meter::new(arguments.output.json));
+    let meter = Arc::new(JobMeter::new(arguments.output.json));
     let data_dir = settings.store.data_dir.clone();
     let looked = check(CheckParts { data_dir, progress: Arc::clone(&meter) as _ });
     meter.clear();
@@ -50,7 +50,7 @@ fn check_archive(arguments: &CheckArgs, data_dir: &Path) -> Result<(), Failure> 
             data_dir.display()
         )));
     }
-    let report = carry_out_unjudged(&Task::Verify, &arguments.places, arguments.output)
+    let report = carry_out_unjudged(&ArchiveTask::Verify, &arguments.places, arguments.output)
         .map_err(|error| Failure::usage(format!("the archive was not checked: {error}")))?;
     judge(&report)
 }

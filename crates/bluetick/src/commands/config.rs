@@ -4,7 +4,7 @@
 use crate::cli::{ConfigCheckArgs, ConfigCommand};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::preflight::{self, Findings};
+use crate::preflight::{self, PreflightFindings};
 use crate::settings::{self, Inputs, Loaded};
 
 pub fn run(command: &ConfigCommand) -> Result<(), Failure> {
@@ -19,7 +19,7 @@ fn check(arguments: &ConfigCheckArgs) -> Result<(), Failure> {
     let (loaded, mistakes) = Loaded::load_what_fits(&Inputs::of_this_process(arguments.serve.flags()));
     print(&loaded.show())?;
     let found = match arguments.settings_only {
-        true => Findings::default(),
+        true => PreflightFindings::default(),
         false => {
             let is_named = |part: &str| mistakes.iter().any(|mistake| mistake.is_about(part));
             preflight::everything(&loaded.settings, &is_named)

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use bluetick_wire::http::ErasureRequest;
 
 use super::archive::carry_out;
-use crate::archive::Task;
+use crate::archive::ArchiveTask;
 use crate::cli::{ConsentArgs, EraseCommand};
 use crate::failure::Failure;
 use crate::prompt::ask;
@@ -21,7 +21,7 @@ pub fn run(command: &EraseCommand) -> Result<(), Failure> {
             consent(arguments.consent, &what, &id)?;
             let request =
                 ErasureRequest { conversation_id: Some(id), user_id: None, through_seq: arguments.through };
-            carry_out(&Task::Erase(request), &arguments.places, arguments.output)
+            carry_out(&ArchiveTask::Erase(request), &arguments.places, arguments.output)
         }
         EraseCommand::User(arguments) => {
             let user = arguments.name.to_string();
@@ -35,7 +35,7 @@ pub fn run(command: &EraseCommand) -> Result<(), Failure> {
                 user_id: Some(user),
                 through_seq: None,
             };
-            carry_out(&Task::Erase(request), &arguments.places, arguments.output)
+            carry_out(&ArchiveTask::Erase(request), &arguments.places, arguments.output)
         }
     }
 }

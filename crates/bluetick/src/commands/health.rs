@@ -7,7 +7,7 @@ use rustls::pki_types::ServerName;
 
 use crate::cli::HealthArgs;
 use crate::failure::Failure;
-use crate::running::{Client, trust};
+use crate::running::{HttpClient, trust};
 use crate::settings::{Inputs, Loaded};
 
 /// Bounds connecting, and each read and write. A health check of a container must not hang.
@@ -18,7 +18,7 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
         Some(url) => client_of(url)?,
         None => {
             let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
-            let client = Client::without_key(address(&settings.server.listen, 80)?, TIMEOUT);
+            let client = HttpClient::without_key(address(&settings.server.listen, 80)?, TIMEOUT);
             // Accept any certificate: after a change of the file the server may still use the old
             // one.
             if settings.server.tls.is_on() { client.with_tls(trust::anyone()?, None) } else { client }
@@ -35,9 +35,9 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
 }
 
 /// A client for `url`. With https, the root certificates of this machine must verify the server.
-fn client_of(url: &str) -> Result<Client, Failure> {
+fn client_of(url: &str) -> Result<HttpClient, Failure> {
     let (is_secure, server) = authority(url)?;
-    let client = Client::without_key(address(server, if is_secure { 443 } else { 80 })?, TIMEOUT);
+    let client = HttpClient::without_key(address(server, if is_secure { 443 } else { 80 })?, TIMEOUT);
     if !is_secure {
         return Ok(client);
     }

@@ -7,7 +7,7 @@ use super::tables::must_have_tables;
 use crate::audit::audited;
 use crate::cli::MigrateArgs;
 use crate::failure::Failure;
-use crate::migrate::{self, Plan};
+use crate::migrate::{self, MigrationPlan};
 use crate::output::print;
 use crate::settings::{Inputs, Loaded};
 
@@ -22,7 +22,7 @@ pub fn run(arguments: &MigrateArgs) -> Result<(), Failure> {
             from.display()
         )));
     }
-    let plan = Plan {
+    let plan = MigrationPlan {
         source,
         target,
         verifies: !arguments.no_verify,

@@ -12,17 +12,17 @@ use bluetick_server::audit::Act;
 use bluetick_store_embedded::backup::{RestoreError, RestoreParts, Restored, restore};
 use serde_json::json;
 
-use crate::archive::Meter;
+use crate::archive::JobMeter;
 use crate::audit::note_done;
 use crate::cli::RestoreArgs;
 use crate::failure::Failure;
 use crate::figures::{counted, time, utc};
 use crate::output::print;
-use crate::settings::{Engine, Inputs, Loaded};
+use crate::settings::{Inputs, Loaded, StoreEngine};
 
 pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
-    if settings.store.engine != Engine::Embedded {
+    if settings.store.engine != StoreEngine::Embedded {
         return Err(Failure::usage(
             "a backup becomes a data directory of the embedded store; `bluetick migrate` copies one into the tables of a fleet",
         ));
@@ -34,7 +34,7 @@ pub fn run(arguments: &RestoreArgs) -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::failed(format!("cannot start threads: {error}")))?;
-    let (started, meter) = (Instant::now(), Arc::new(Meter::new(arguments.output.json)));
+    let (started, meter) = (Instant::now(), Arc::new(JobMeter::new(arguments.output.json)));
     let data_dir = settings.store.data_dir.clone();
     let restoring = restore(RestoreParts {
         destination,

@@ -14,11 +14,11 @@ use crate::cli::PutBackArgs;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::prompt::ask;
-use crate::settings::{Engine, Inputs, Loaded, Settings};
+use crate::settings::{Inputs, Loaded, Settings, StoreEngine};
 
 pub fn run(arguments: &PutBackArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
-    if settings.store.engine != Engine::Embedded {
+    if settings.store.engine != StoreEngine::Embedded {
         return Err(Failure::usage(
             "this changes the epoch of a data directory of the embedded store; a fleet has `bluetick tables restored`",
         ));

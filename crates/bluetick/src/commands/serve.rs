@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::fleet_keys;
 use crate::logging;
 use crate::preflight;
-use crate::settings::{ArchiveSettings, Engine, Inputs, Loaded};
+use crate::settings::{ArchiveSettings, Inputs, Loaded, StoreEngine};
 use crate::stop_signals::{ReloadSignal, StopSignals};
 use crate::store::OpenStore;
 
@@ -153,7 +153,7 @@ async fn start(
     tracing::info!(%address, data_dir = %data_dir.display(), version = env!("CARGO_PKG_VERSION"), "serving");
     let program = std::env::args().next().unwrap_or_else(|| "bluetick".into());
     let data_dir = &std::path::absolute(data_dir).unwrap_or_else(|_| data_dir.clone());
-    let (signup, is_fleet) = (settings.auth.signup_is_open(), settings.store.engine == Engine::DynamoDb);
+    let (signup, is_fleet) = (settings.auth.signup_is_open(), settings.store.engine == StoreEngine::DynamoDb);
     let tls = settings.server.tls.is_on();
     let banner = Banner { address, tls, data_dir, program: &program, signup, mints, is_fleet };
     Ok((server, banner.text()))

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::figures::{counted, time};
 use crate::output::print;
 use crate::prompt::ask;
-use crate::settings::{Engine, Inputs, Loaded, Settings};
+use crate::settings::{Inputs, Loaded, Settings, StoreEngine};
 
 /// Interval between the lines that report waiting. Creating tables on AWS takes some seconds.
 const SAY_EVERY: Duration = Duration::from_secs(5);
@@ -92,8 +92,8 @@ fn settings(arguments: &TablesArgs) -> Result<DynamoSettings, Failure> {
 /// Fails unless `store.engine` is "dynamodb".
 pub fn must_have_tables(settings: &Settings) -> Result<(), Failure> {
     match settings.store.engine {
-        Engine::DynamoDb => Ok(()),
-        Engine::Embedded => Err(Failure::usage(
+        StoreEngine::DynamoDb => Ok(()),
+        StoreEngine::Embedded => Err(Failure::usage(
             "store.engine is \"embedded\", which keeps everything in the data directory; set it to \"dynamodb\" \
              (BLUETICK_STORE__ENGINE=dynamodb), and store.dynamodb and store.redis with it",
         )),

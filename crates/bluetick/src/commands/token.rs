@@ -11,7 +11,7 @@ use crate::cli::TokenArgs;
 use crate::failure::Failure;
 use crate::output::print;
 use crate::preflight;
-use crate::settings::{Engine, Inputs, Loaded, Settings};
+use crate::settings::{Inputs, Loaded, Settings, StoreEngine};
 use crate::users::UserClient;
 
 /// File in the data directory with the key that signs tokens.
@@ -27,7 +27,7 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
     let has_own_key = settings.auth.hs256_secret.is_none()
         && settings.auth.public_key_file.is_none()
         && settings.auth.jwks_file.is_none();
-    if settings.store.engine == Engine::DynamoDb && has_own_key && !data_dir.join(TOKEN_KEY).exists() {
+    if settings.store.engine == StoreEngine::DynamoDb && has_own_key && !data_dir.join(TOKEN_KEY).exists() {
         return Err(Failure::usage(format!(
             "{} has no {TOKEN_KEY}: all nodes of a fleet share one key, and each node stores it in its data \
              directory at start. Pass the data directory of a node, or start a node on this directory first",
@@ -35,7 +35,7 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
         )));
     }
     // Check before creating a key: a server that uses the directory may have another one.
-    let client = match was_there || settings.store.engine == Engine::DynamoDb {
+    let client = match was_there || settings.store.engine == StoreEngine::DynamoDb {
         true => Some(UserClient::open(&settings)?),
         false => None,
     };

@@ -17,15 +17,15 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum MigrationStage {
     Copying,
     Comparing,
 }
 
 /// Counters of a migration, updated while it runs.
 #[derive(Default)]
-pub struct Tally {
-    stage: Mutex<Option<Begun>>,
+pub struct MigrationTally {
+    stage: Mutex<Option<StageStart>>,
     conversations: AtomicU64,
     messages: AtomicU64,
     written: AtomicU64,
@@ -33,8 +33,8 @@ pub struct Tally {
 }
 
 #[derive(Clone, Copy)]
-struct Begun {
-    stage: Stage,
+struct StageStart {
+    stage: MigrationStage,
     at: Instant,
     /// Messages that an earlier run copied. The rate leaves them out.
     messages_before: u64,
@@ -42,12 +42,12 @@ struct Begun {
     messages_total: u64,
 }
 
-impl Tally {
+impl MigrationTally {
     /// Starts a stage. The counters continue from the progress in `marker`.
-    pub fn begin(&self, stage: Stage, inventory: &Inventory, marker: &Marker) {
+    pub fn begin(&self, stage: MigrationStage, inventory: &Inventory, marker: &Marker) {
         self.conversations.store(marker.conversations, Ordering::Relaxed);
         self.messages.store(marker.messages, Ordering::Relaxed);
-        let begun = Begun {
+        let begun = StageStart {
             stage,
             at: Instant::now(),
             messages_before: marker.messages,
@@ -87,10 +87,10 @@ impl Tally {
     }
 }
 
-fn line(begun: &Begun, conversations: u64, messages: u64, elapsed: Duration) -> String {
+fn line(begun: &StageStart, conversations: u64, messages: u64, elapsed: Duration) -> String {
     let doing = match begun.stage {
-        Stage::Copying => "copying",
-        Stage::Comparing => "comparing",
+        MigrationStage::Copying => "copying",
+        MigrationStage::Comparing => "comparing",
     };
     let mut text = format!(
         "{doing} {}/{} conversations, {}/{} messages",
@@ -111,23 +111,23 @@ fn line(begun: &Begun, conversations: u64, messages: u64, elapsed: Duration) -> 
     text
 }
 
-pub struct Meter {
+pub struct MigrationMeter {
     is_terminal: bool,
-    drawn: Mutex<Drawn>,
+    drawn: Mutex<MigrationMeterState>,
 }
 
 #[derive(Default)]
-struct Drawn {
+struct MigrationMeterState {
     at: Option<Instant>,
     is_on_screen: bool,
 }
 
-impl Meter {
-    pub fn new() -> Meter {
-        Meter { is_terminal: io::stderr().is_terminal(), drawn: Mutex::default() }
+impl MigrationMeter {
+    pub fn new() -> MigrationMeter {
+        MigrationMeter { is_terminal: io::stderr().is_terminal(), drawn: Mutex::default() }
     }
 
-    pub fn show(&self, tally: &Tally) {
+    pub fn show(&self, tally: &MigrationTally) {
         let now = Instant::now();
         let Some(text) = tally.line(now) else { return };
         let mut drawn = self.drawn.lock();
@@ -161,8 +161,8 @@ mod tests {
 
     #[test]
     fn migration_line_shows_progress_rate_and_remaining_time() {
-        let begun = Begun {
-            stage: Stage::Copying,
+        let begun = StageStart {
+            stage: MigrationStage::Copying,
             at: Instant::now(),
             messages_before: 1_000,
             conversations_total: 40,
@@ -178,7 +178,12 @@ mod tests {
             "copying 10/40 conversations, 2,000/5,000 messages  100/s  30 s left"
         );
         assert_eq!(
-            line(&Begun { stage: Stage::Comparing, ..begun }, 40, 5_000, Duration::from_secs(40)),
+            line(
+                &StageStart { stage: MigrationStage::Comparing, ..begun },
+                40,
+                5_000,
+                Duration::from_secs(40)
+            ),
             "comparing 40/40 conversations, 5,000/5,000 messages  100/s"
         );
     }

@@ -20,8 +20,8 @@ use bluetick_store_cloud::rows::dynamo::{DynamoRows, DynamoSettings};
 use bluetick_store_embedded::EmbeddedStore;
 use bluetick_store_embedded::export::Inventory;
 
-use self::meter::{Meter, Stage, Tally};
-pub use self::report::Report;
+use self::meter::{MigrationMeter, MigrationStage, MigrationTally};
+pub use self::report::MigrationReport;
 use self::store_copy::StoreCopy;
 use crate::failure::Failure;
 use crate::fleet_keys;
@@ -29,7 +29,7 @@ use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 
 /// The parameters of a migration.
-pub struct Plan {
+pub struct MigrationPlan {
     /// The settings of the source server, with its data directory.
     pub source: Settings,
     /// The settings of the fleet.
@@ -45,11 +45,11 @@ const PATIENCE_MS: u64 = 300_000;
 /// Minimum timeout of one attempt of a request to the tables, in milliseconds.
 const ATTEMPT_MS: u64 = 10_000;
 
-pub async fn run(plan: &Plan) -> Result<Report, Failure> {
+pub async fn run(plan: &MigrationPlan) -> Result<MigrationReport, Failure> {
     let mut stop = StopSignals::listen()?;
     let store = source::open(&plan.source).await?;
-    let meter = Meter::new();
-    let tally = Tally::default();
+    let meter = MigrationMeter::new();
+    let tally = MigrationTally::default();
     let outcome = tokio::select! {
         outcome = with_meter(&meter, &tally, migrate(plan, &store, &tally, &meter)) => outcome,
         _signal = stop.next() => {
@@ -63,18 +63,18 @@ pub async fn run(plan: &Plan) -> Result<Report, Failure> {
 }
 
 async fn migrate(
-    plan: &Plan,
+    plan: &MigrationPlan,
     store: &Arc<EmbeddedStore>,
-    tally: &Tally,
-    meter: &Meter,
-) -> Result<Report, Failure> {
+    tally: &MigrationTally,
+    meter: &MigrationMeter,
+) -> Result<MigrationReport, Failure> {
     let began = Instant::now();
     let inventory = store.begin_export().await.map_err(in_source)?;
     source::must_be_readable(&inventory, &plan.source)?;
     let rows = DynamoRows::open(&patient(&plan.target.store.dynamodb)).await.map_err(Failure::failed)?;
     let importer = Importer::new(Arc::new(rows.clone()));
     let mut marker = begin(plan, &inventory, &rows, &importer).await?;
-    let mut report = Report { archived: inventory.archived, ..Report::default() };
+    let mut report = MigrationReport { archived: inventory.archived, ..MigrationReport::default() };
     if inventory.epoch != Epoch::FIRST {
         report.notes.push(format!(
             "the store was restored from a backup once (epoch {}); clients drop their caches and read everything again",
@@ -85,7 +85,7 @@ async fn migrate(
     if let Some(at) = marker.finished_at {
         report.was_finished_at = Some(at);
     } else {
-        tally.begin(Stage::Copying, &inventory, &marker);
+        tally.begin(MigrationStage::Copying, &inventory, &marker);
         store_copy.copy(&mut marker).await?;
         share_keys(plan, &importer, &mut report).await?;
         report.written = tally.written();
@@ -96,7 +96,7 @@ async fn migrate(
     (report.lost, report.erased) = (marker.lost, marker.erased);
     if plan.verifies {
         meter.clear();
-        tally.begin(Stage::Comparing, &inventory, &marker.instead("", 0, false));
+        tally.begin(MigrationStage::Comparing, &inventory, &marker.instead("", 0, false));
         report.comparison = Some(store_copy.compare().await?);
     }
     let is_right = report.comparison.as_ref().is_none_or(|found| found.differences == 0);
@@ -111,7 +111,7 @@ async fn migrate(
 /// Returns the marker of the copy to resume, or saves that of a new one. Fails if the tables hold
 /// another copy, or other data without `--into-existing`.
 async fn begin(
-    plan: &Plan,
+    plan: &MigrationPlan,
     inventory: &Inventory,
     rows: &DynamoRows,
     importer: &Importer,
@@ -159,7 +159,11 @@ async fn begin(
 
 /// Copies the token key and the admin key to the fleet, if the data directory has them. Reports
 /// keys that the fleet already has with another value.
-async fn share_keys(plan: &Plan, importer: &Importer, report: &mut Report) -> Result<(), Failure> {
+async fn share_keys(
+    plan: &MigrationPlan,
+    importer: &Importer,
+    report: &mut MigrationReport,
+) -> Result<(), Failure> {
     for name in fleet_keys::NAMES {
         let path = plan.source.store.data_dir.join(name);
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
@@ -170,7 +174,7 @@ async fn share_keys(plan: &Plan, importer: &Importer, report: &mut Report) -> Re
     Ok(())
 }
 
-async fn with_meter<T>(meter: &Meter, tally: &Tally, work: impl Future<Output = T>) -> T {
+async fn with_meter<T>(meter: &MigrationMeter, tally: &MigrationTally, work: impl Future<Output = T>) -> T {
     tokio::pin!(work);
     loop {
         tokio::select! {

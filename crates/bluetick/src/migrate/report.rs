@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::figures::{count, counted, time, utc};
 
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct MigrationReport {
     /// When an earlier run finished the copy.
     pub was_finished_at: Option<Timestamp>,
     pub people: u64,
@@ -28,7 +28,7 @@ pub struct Report {
     pub took: Duration,
 }
 
-impl Report {
+impl MigrationReport {
     pub fn text(&self) -> String {
         let people =
             if self.people == 1 { "1 person".to_owned() } else { format!("{} people", count(self.people)) };
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn migration_report_shows_copied_counts_and_comparison_result() {
         let compared = Comparison { rows: 1_234, ..Comparison::default() };
-        let report = Report {
+        let report = MigrationReport {
             people: 1,
             conversations: 2,
             messages: 1_000,
@@ -108,7 +108,7 @@ mod tests {
             written: 1_234,
             comparison: Some(compared),
             took: Duration::from_secs(12),
-            ..Report::default()
+            ..MigrationReport::default()
         };
         assert_eq!(
             report.text(),
@@ -125,7 +125,7 @@ mod tests {
     fn migration_differences_are_listed_and_cause_failure() {
         let sentences = vec!["message 3 of conversation x is missing".to_owned()];
         let found = Comparison { rows: 5, differences: 1, sentences };
-        let report = Report { comparison: Some(found), ..Report::default() };
+        let report = MigrationReport { comparison: Some(found), ..MigrationReport::default() };
         assert!(report.text().contains("Compared   5 rows: 1 difference\n           message 3 of"));
         assert!(report.judge().is_err());
     }

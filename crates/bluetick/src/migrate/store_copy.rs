@@ -9,14 +9,14 @@ use bluetick_store_embedded::EmbeddedStore;
 use bluetick_store_embedded::export::ExportedUser;
 use futures_util::stream::{self, StreamExt};
 
-use super::meter::Tally;
+use super::meter::MigrationTally;
 use super::{in_source, in_target};
 use crate::failure::Failure;
 
 pub struct StoreCopy<'a> {
     pub store: &'a Arc<EmbeddedStore>,
     pub importer: &'a Importer,
-    pub tally: &'a Tally,
+    pub tally: &'a MigrationTally,
     pub may_replace: bool,
 }
 

@@ -12,7 +12,7 @@ pub const HOURS_PER_MONTH: f64 = 730.0;
 pub const DAYS_PER_MONTH: f64 = HOURS_PER_MONTH / 24.0;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Cost {
+pub struct PlannedCost {
     pub what: &'static str,
     /// Per month.
     pub dollars: Figure,
@@ -22,17 +22,17 @@ pub struct Cost {
     pub naive_dollars_per_million_messages: Option<f64>,
 }
 
-pub fn costs(plan: &Plan) -> Vec<Cost> {
+pub fn costs(plan: &Plan) -> Vec<PlannedCost> {
     let with = &plan.assumptions;
     let millions = with.messages_per_day * DAYS_PER_MONTH / 1e6;
     let m = plain(millions);
-    let monthly = |what, value: f64, formula: String| Cost {
+    let monthly = |what, value: f64, formula: String| PlannedCost {
         what,
         dollars: Figure::new(value, formula),
         dollars_per_million_messages: value / millions,
         naive_dollars_per_million_messages: None,
     };
-    let by_message = |what, each: f64, naive: f64, price: f64, of: &str| Cost {
+    let by_message = |what, each: f64, naive: f64, price: f64, of: &str| PlannedCost {
         what,
         dollars: Figure::new(
             each * price * millions,

@@ -19,12 +19,12 @@ mod writes;
 use serde::Serialize;
 
 pub use self::assumptions::Assumptions;
-use self::costs::Cost;
+use self::costs::PlannedCost;
 use self::figure::{Figure, Rate, plain};
 use self::reads::Reads;
 use self::redis::Redis;
 pub use self::show::ladder;
-use self::tables::Table;
+use self::tables::PlannedTable;
 use self::writes::Writes;
 
 const SECONDS_PER_DAY: f64 = 86_400.0;
@@ -38,10 +38,10 @@ pub struct Plan {
     pub connections: f64,
     pub writes: Vec<Writes>,
     pub reads: Vec<Reads>,
-    pub tables: Vec<Table>,
+    pub tables: Vec<PlannedTable>,
     pub redis: Redis,
     pub nodes: Figure,
-    pub costs: Vec<Cost>,
+    pub costs: Vec<PlannedCost>,
 }
 
 impl Plan {
@@ -110,7 +110,7 @@ impl Plan {
 
     /// Total cost of the naive design. Parts without a naive figure cost the same in both designs.
     pub fn naive_dollars_per_million_messages(&self) -> f64 {
-        let naive = |cost: &Cost| {
+        let naive = |cost: &PlannedCost| {
             cost.naive_dollars_per_million_messages.unwrap_or(cost.dollars_per_million_messages)
         };
         self.costs.iter().map(naive).sum()

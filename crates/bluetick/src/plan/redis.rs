@@ -29,10 +29,10 @@ pub const MEMBERS_PER_CLUSTER: f64 = 1_000.0;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Redis {
-    pub operations: Vec<Part>,
+    pub operations: Vec<RedisPart>,
     pub operations_per_message: f64,
     pub operations_per_second: Rate,
-    pub memory: Vec<Part>,
+    pub memory: Vec<RedisPart>,
     pub memory_bytes: f64,
     pub shards: Figure,
     /// Servers of the cluster: shards and their replicas.
@@ -43,18 +43,18 @@ pub struct Redis {
 }
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Part {
+pub struct RedisPart {
     pub what: &'static str,
     pub figure: Figure,
 }
 
-impl Part {
-    fn new(what: &'static str, value: f64, formula: String) -> Part {
-        Part { what, figure: Figure::new(value, formula) }
+impl RedisPart {
+    fn new(what: &'static str, value: f64, formula: String) -> RedisPart {
+        RedisPart { what, figure: Figure::new(value, formula) }
     }
 }
 
-fn sum(parts: &[Part]) -> f64 {
+fn sum(parts: &[RedisPart]) -> f64 {
     parts.iter().map(|part| part.figure.value).sum()
 }
 
@@ -113,7 +113,7 @@ fn most(with: &Assumptions, operations_per_message: f64, memory_bytes: f64) -> F
     Figure::new(by_traffic.min(by_memory), formula)
 }
 
-fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec<Part> {
+fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec<RedisPart> {
     let receivers = plain(with.members);
     let online = 1.0 - with.offline_share;
     let opens = opens_per_message(with).value;
@@ -137,30 +137,30 @@ fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec
     };
     let (page, behind) = (1.0 + shown(with), behind(with));
     vec![
-        Part::new("reserve a place", 1.0, "1 script".into()),
-        Part::new("touch the inboxes", 1.0 + with.members, format!("1 + {receivers}")),
-        Part { what: "news to other nodes", figure: entries(told, told_by.clone()) },
-        Part::new(
+        RedisPart::new("reserve a place", 1.0, "1 script".into()),
+        RedisPart::new("touch the inboxes", 1.0 + with.members, format!("1 + {receivers}")),
+        RedisPart { what: "news to other nodes", figure: entries(told, told_by.clone()) },
+        RedisPart::new(
             "marks: what was sent, where members are",
             marks * (1.0 + looked_up),
             format!("{} marks × (1 + {} lookups)", plain(marks), plain(looked_up)),
         ),
-        Part {
+        RedisPart {
             what: "ticks to other nodes",
             figure: entries(marks * told, format!("{} marks × {told_by}", plain(marks))),
         },
-        Part::new(
+        RedisPart::new(
             "absences",
             2.0 * with.members * with.offline_share / with.burst,
             format!("{receivers} × {} offline × 2/{}", plain(with.offline_share), plain(with.burst)),
         ),
-        Part::new("connect, disconnect", 2.0 * opens, format!("{} opens × 2", plain(opens))),
-        Part::new(
+        RedisPart::new("connect, disconnect", 2.0 * opens, format!("{} opens × 2", plain(opens))),
+        RedisPart::new(
             "a page of the inbox",
             page * opens,
             format!("{} opens × (1 + {} conversations)", plain(opens), plain(page - 1.0)),
         ),
-        Part::new(
+        RedisPart::new(
             "a device that comes back",
             behind * opens,
             format!("{} opens × {} conversations with something new", plain(opens), plain(behind)),
@@ -168,12 +168,12 @@ fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec
     ]
 }
 
-fn memory(with: &Assumptions, nodes: f64) -> Vec<Part> {
+fn memory(with: &Assumptions, nodes: f64) -> Vec<RedisPart> {
     let ids = with.messages_per_day * with.dedupe_hours / 24.0;
     let users = with.users();
     let active = users * with.active_conversations / (1.0 + with.members);
     vec![
-        Part::new(
+        RedisPart::new(
             "ids of messages",
             ids * (with.dedupe_bytes + BUCKET_BYTES / with.burst),
             format!(
@@ -185,7 +185,7 @@ fn memory(with: &Assumptions, nodes: f64) -> Vec<Part> {
                 plain(with.burst)
             ),
         ),
-        Part::new(
+        RedisPart::new(
             "counters",
             active * COUNTER_BYTES,
             format!(
@@ -196,7 +196,7 @@ fn memory(with: &Assumptions, nodes: f64) -> Vec<Part> {
                 plain(COUNTER_BYTES)
             ),
         ),
-        Part::new(
+        RedisPart::new(
             "order of inboxes",
             users * (with.conversations * INDEX_ENTRY_BYTES + INDEX_BYTES),
             format!(
@@ -207,12 +207,12 @@ fn memory(with: &Assumptions, nodes: f64) -> Vec<Part> {
                 plain(INDEX_BYTES)
             ),
         ),
-        Part::new(
+        RedisPart::new(
             "routes",
             users * with.online_share * ROUTE_BYTES,
             format!("{} users × {} × {} bytes", plain(users), plain(with.online_share), plain(ROUTE_BYTES)),
         ),
-        Part::new(
+        RedisPart::new(
             "streams of nodes",
             nodes * STREAM_BYTES,
             format!("{} nodes × {}", plain(nodes), bytes(STREAM_BYTES)),

@@ -16,7 +16,7 @@ const READS_PER_PARTITION: f64 = 3_000.0;
 const BYTES_PER_PARTITION: f64 = 10e9;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Table {
+pub struct PlannedTable {
     pub name: &'static str,
     pub write_units: Rate,
     /// The write units while Redis is unavailable.
@@ -26,7 +26,7 @@ pub struct Table {
     pub partitions: Figure,
 }
 
-pub fn tables(with: &Assumptions, messages: Rate, writes: &[Writes], reads: &[Reads]) -> Vec<Table> {
+pub fn tables(with: &Assumptions, messages: Rate, writes: &[Writes], reads: &[Reads]) -> Vec<PlannedTable> {
     let table = |name: &'static str, stored_bytes: Figure| {
         let writes = || writes.iter().filter(|write| write.table == name);
         let written = sum(writes().map(|write| write.here.value));
@@ -35,7 +35,7 @@ pub fn tables(with: &Assumptions, messages: Rate, writes: &[Writes], reads: &[Re
         let (write_units, read_units) = (messages.times(written), messages.times(read));
         let partitions = partitions(write_units, read_units, stored_bytes.value);
         let write_units_without_redis = messages.times(without_redis);
-        Table { name, write_units, write_units_without_redis, read_units, stored_bytes, partitions }
+        PlannedTable { name, write_units, write_units_without_redis, read_units, stored_bytes, partitions }
     };
     let users = with.users();
     let seats = users * with.conversations;

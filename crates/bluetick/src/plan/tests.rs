@@ -33,11 +33,11 @@ fn operations(plan: &Plan, what: &str) -> f64 {
     plan.redis.operations.iter().find(|part| part.what.starts_with(what)).unwrap().figure.value
 }
 
-fn table<'a>(plan: &'a Plan, name: &str) -> &'a Table {
+fn table<'a>(plan: &'a Plan, name: &str) -> &'a PlannedTable {
     plan.tables.iter().find(|table| table.name == name).unwrap()
 }
 
-fn cost<'a>(plan: &'a Plan, what: &str) -> &'a Cost {
+fn cost<'a>(plan: &'a Plan, what: &str) -> &'a PlannedCost {
     plan.costs.iter().find(|cost| cost.what == what).unwrap()
 }
 

@@ -7,7 +7,7 @@ use bluetick_store_cloud::rows::dynamo::DynamoRows;
 use tokio::runtime;
 use tokio::time::timeout;
 
-use super::Findings;
+use super::PreflightFindings;
 use crate::commands::tables::with_endpoint;
 use crate::failure::Failure;
 use crate::fleet_store::whole_copy;
@@ -17,7 +17,7 @@ use crate::store::CannotOpen;
 /// Bounds the wait for Redis. After it, the check advises that Redis does not answer.
 const REDIS_PATIENCE: Duration = Duration::from_secs(2);
 
-pub fn look(settings: &Settings, findings: &mut Findings) {
+pub fn look(settings: &Settings, findings: &mut PreflightFindings) {
     let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -21,19 +21,19 @@ use bluetick_store_embedded::{StoreSettings, probe};
 
 use crate::failure::Failure;
 use crate::logging;
-use crate::settings::{Engine, Settings};
+use crate::settings::{Settings, StoreEngine};
 use crate::store::CannotOpen;
 
 /// The mistakes and the advice that the preflight found.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct PreflightFindings {
     /// Each keeps the server from starting.
     pub mistakes: Vec<Failure>,
     /// Settings that work but are unwise, one sentence each.
     pub advice: Vec<String>,
 }
 
-impl Findings {
+impl PreflightFindings {
     fn mistake(&mut self, mistake: Option<Failure>) {
         self.mistakes.extend(mistake);
     }
@@ -41,8 +41,8 @@ impl Findings {
 
 /// Checks everything that [`crate::commands::serve`] needs, in order of use. Skips the parts of the
 /// settings for which `is_named` returns true: their mistakes are already reported.
-pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Findings {
-    let mut findings = Findings::default();
+pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> PreflightFindings {
+    let mut findings = PreflightFindings::default();
     if !is_named("log.") {
         findings.mistake(logging::check(&settings.log).err());
     }
@@ -55,7 +55,7 @@ pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Findi
     #[cfg(feature = "fleet")]
     let tables_are_named = is_named("store.dynamodb.") || is_named("store.redis.");
     #[cfg(feature = "fleet")]
-    if settings.store.engine == Engine::DynamoDb && !tables_are_named {
+    if settings.store.engine == StoreEngine::DynamoDb && !tables_are_named {
         fleet::look(settings, &mut findings);
     }
     rest(settings, is_named, &mut findings);
@@ -64,13 +64,13 @@ pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Findi
 
 /// Checks the keys, the audit trail, the certificate and the port. The settings must have no
 /// mistakes.
-pub fn besides_store(settings: &Settings) -> Findings {
-    let mut findings = Findings::default();
+pub fn besides_store(settings: &Settings) -> PreflightFindings {
+    let mut findings = PreflightFindings::default();
     rest(settings, &|_| false, &mut findings);
     findings
 }
 
-fn rest(settings: &Settings, is_named: &dyn Fn(&str) -> bool, findings: &mut Findings) {
+fn rest(settings: &Settings, is_named: &dyn Fn(&str) -> bool, findings: &mut PreflightFindings) {
     let data_dir = &settings.store.data_dir;
     findings.mistakes.extend(key_files(&settings.auth));
     // An unusable directory is reported separately.
@@ -129,8 +129,8 @@ fn data_dir(settings: &Settings) -> Vec<Failure> {
         (Some(reason), _) => {
             vec![Failure::failed(format!("{}: {reason} (store.data_dir)", data_dir.display()))]
         }
-        (None, Engine::Embedded) => embedded(settings),
-        (None, Engine::DynamoDb) => Vec::new(),
+        (None, StoreEngine::Embedded) => embedded(settings),
+        (None, StoreEngine::DynamoDb) => Vec::new(),
     }
 }
 

@@ -20,40 +20,40 @@ const MAX_ANSWER_BYTES: u64 = 1024 * 1024;
 /// The first byte of a TLS alert, with which a TLS server answers a plaintext request.
 const TLS_ALERT: u8 = 0x15;
 
-pub struct Client {
+pub struct HttpClient {
     address: SocketAddr,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     admin_key: Option<String>,
     timeout: Duration,
 }
 
-pub struct Answer {
+pub struct JsonResponse {
     pub status: u16,
     /// `null` if the answer has no body or the body is not JSON.
     pub body: Value,
 }
 
-impl Client {
-    pub fn new(address: SocketAddr, admin_key: String) -> Client {
-        Client { address: reachable(address), tls: None, admin_key: Some(admin_key), timeout: TIMEOUT }
+impl HttpClient {
+    pub fn new(address: SocketAddr, admin_key: String) -> HttpClient {
+        HttpClient { address: reachable(address), tls: None, admin_key: Some(admin_key), timeout: TIMEOUT }
     }
 
     /// A client for requests that need no admin key.
-    pub fn without_key(address: SocketAddr, timeout: Duration) -> Client {
-        Client { address: reachable(address), tls: None, admin_key: None, timeout }
+    pub fn without_key(address: SocketAddr, timeout: Duration) -> HttpClient {
+        HttpClient { address: reachable(address), tls: None, admin_key: None, timeout }
     }
 
     /// Uses TLS and verifies the server by `trust`. The server name defaults to the IP address.
-    pub fn with_tls(self, trust: Arc<ClientConfig>, name: Option<ServerName<'static>>) -> Client {
+    pub fn with_tls(self, trust: Arc<ClientConfig>, name: Option<ServerName<'static>>) -> HttpClient {
         let name = name.unwrap_or_else(|| self.address.ip().into());
-        Client { tls: Some((trust, name)), ..self }
+        HttpClient { tls: Some((trust, name)), ..self }
     }
 
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Answer> {
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<JsonResponse> {
         let body = body.map(Value::to_string).unwrap_or_default();
         // The header names the person at the command line, for the audit trail of the server.
         let authorization = self.admin_key.as_ref().map(|key| {
@@ -97,12 +97,12 @@ fn exchange(stream: &mut (impl Read + Write), request: &str) -> io::Result<Vec<u
     Ok(answer)
 }
 
-fn parse(answer: &[u8]) -> Option<Answer> {
+fn parse(answer: &[u8]) -> Option<JsonResponse> {
     let head_end = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..head_end]).ok()?;
     let status = head.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
     let body = serde_json::from_slice(&answer[head_end + 4..]).unwrap_or_default();
-    Some(Answer { status, body })
+    Some(JsonResponse { status, body })
 }
 
 #[cfg(test)]

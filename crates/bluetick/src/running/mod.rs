@@ -10,12 +10,12 @@ use bluetick_auth::AdminKey;
 use rustls::pki_types::CertificateDer;
 use serde_json::Value;
 
-pub use self::http_client::{Answer, Client};
+pub use self::http_client::{HttpClient, JsonResponse};
 use crate::failure::Failure;
 use crate::settings::Settings;
 
 pub struct RunningServer {
-    client: Client,
+    client: HttpClient,
 }
 
 impl RunningServer {
@@ -29,13 +29,13 @@ impl RunningServer {
                 file.display()
             ))
         })?;
-        let client = Client::new(address, key);
+        let client = HttpClient::new(address, key);
         let known = certificates(settings)?;
         let client = if known.is_empty() { client } else { client.with_tls(trust::shown(known)?, None) };
         Ok(RunningServer { client })
     }
 
-    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Answer, Failure> {
+    pub fn call(&self, method: &str, path: &str, body: Option<&Value>) -> Result<JsonResponse, Failure> {
         self.client.call(method, path, body).map_err(|error| {
             Failure::failed(format!("the server on {} did not answer: {error}", self.client.address()))
         })
@@ -60,7 +60,7 @@ fn certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, Fai
 }
 
 /// The failure for an answer that the caller does not handle.
-pub fn refused(answer: &Answer) -> Failure {
+pub fn refused(answer: &JsonResponse) -> Failure {
     let message = reason(answer);
     match answer.status {
         401 => Failure::usage(format!("the running server does not accept this admin key: {message}")),
@@ -70,6 +70,6 @@ pub fn refused(answer: &Answer) -> Failure {
 }
 
 /// The error message of the server.
-pub fn reason(answer: &Answer) -> &str {
+pub fn reason(answer: &JsonResponse) -> &str {
     answer.body["error"]["message"].as_str().unwrap_or("no reason was given")
 }

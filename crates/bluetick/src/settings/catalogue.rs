@@ -303,27 +303,27 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
 
 pub struct SettingInfo {
     pub key: String,
-    pub kind: Kind,
+    pub kind: SettingKind,
     /// `None` for a setting without a default.
     pub default: Option<Value>,
     pub about: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SettingKind {
     Text,
     Number,
     Switch,
     List,
 }
 
-impl Kind {
+impl SettingKind {
     pub fn expected(self) -> &'static str {
         match self {
-            Kind::Text => "a string",
-            Kind::Number => "a whole number, 0 or more",
-            Kind::Switch => "true or false",
-            Kind::List => "a list of strings, such as [\"one\", \"two\"]",
+            SettingKind::Text => "a string",
+            SettingKind::Number => "a whole number, 0 or more",
+            SettingKind::Switch => "true or false",
+            SettingKind::List => "a list of strings, such as [\"one\", \"two\"]",
         }
     }
 }
@@ -375,11 +375,11 @@ fn collect(key: &str, value: &Json, known: &mut Vec<SettingInfo>) {
             }
             return;
         }
-        Json::Number(_) => Kind::Number,
-        Json::Bool(_) => Kind::Switch,
-        Json::Array(_) => Kind::List,
+        Json::Number(_) => SettingKind::Number,
+        Json::Bool(_) => SettingKind::Switch,
+        Json::Array(_) => SettingKind::List,
         // Every optional setting is a text or a path.
-        Json::String(_) | Json::Null => Kind::Text,
+        Json::String(_) | Json::Null => SettingKind::Text,
     };
     let default = (!value.is_null()).then(|| Value::try_from(value).expect("defaults are plain data"));
     let about = DESCRIPTIONS.iter().find(|(known, _)| *known == key).map_or("", |(_, about)| about);

@@ -6,9 +6,9 @@ use std::ffi::OsString;
 
 use toml::Value;
 
-use super::catalogue::{Kind, SettingInfo};
+use super::catalogue::{SettingInfo, SettingKind};
 use super::error::{SettingsError, Source};
-use super::layers::{Entry, bad_value, unknown_key};
+use super::layers::{SettingEntry, bad_value, unknown_key};
 
 const PREFIX: &str = "BLUETICK_";
 /// Variables that are not settings: the settings file, the log filter, and the token for `chat`.
@@ -19,7 +19,7 @@ pub fn entries(
     environment: &[(OsString, OsString)],
     known: &[SettingInfo],
     mistakes: &mut Vec<SettingsError>,
-) -> Vec<Entry> {
+) -> Vec<SettingEntry> {
     let mut entries = Vec::new();
     for (name, text) in environment {
         let Some(name) = name.to_str() else { continue };
@@ -38,7 +38,7 @@ pub fn entries(
             continue;
         };
         match parse(found.kind, text) {
-            Some(value) => entries.push(Entry { key, value, from }),
+            Some(value) => entries.push(SettingEntry { key, value, from }),
             None => mistakes.push(bad_value(found, &Value::String(text.into()), &from, None)),
         }
     }
@@ -61,13 +61,13 @@ fn is_service_link(rest: &str) -> bool {
         || numbered("PORT_")
 }
 
-fn parse(kind: Kind, text: &str) -> Option<Value> {
+fn parse(kind: SettingKind, text: &str) -> Option<Value> {
     match kind {
-        Kind::Text => Some(Value::String(text.into())),
-        Kind::Number => as_toml(text).filter(Value::is_integer),
-        Kind::Switch => as_toml(text).filter(Value::is_bool),
-        Kind::List if text.trim_start().starts_with('[') => as_toml(text).filter(Value::is_array),
-        Kind::List => Some(comma_separated(text)),
+        SettingKind::Text => Some(Value::String(text.into())),
+        SettingKind::Number => as_toml(text).filter(Value::is_integer),
+        SettingKind::Switch => as_toml(text).filter(Value::is_bool),
+        SettingKind::List if text.trim_start().starts_with('[') => as_toml(text).filter(Value::is_array),
+        SettingKind::List => Some(comma_separated(text)),
     }
 }
 

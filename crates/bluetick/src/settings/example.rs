@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::catalogue::{self, Kind};
+use super::catalogue::{self, SettingKind};
 use super::environment;
 
 pub fn example() -> String {
@@ -27,7 +27,7 @@ pub fn example() -> String {
         }
         let value = match (&known.default, known.kind) {
             (Some(value), _) => value.to_string(),
-            (None, Kind::Text) => "\"\"".into(),
+            (None, SettingKind::Text) => "\"\"".into(),
             (None, _) => continue,
         };
         let unset = if known.default.is_none() { " Not set by default." } else { "" };

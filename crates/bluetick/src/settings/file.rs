@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::catalogue::SettingInfo;
 use super::error::{SettingsError, Source};
-use super::layers::{Entry, Inputs, unknown_key, unknown_section};
+use super::layers::{Inputs, SettingEntry, unknown_key, unknown_section};
 
 /// Environment variable with the path of the settings file.
 const CONFIG_VARIABLE: &str = "BLUETICK_CONFIG";
@@ -18,11 +18,21 @@ const USUAL_NAME: &str = "bluetick.toml";
 
 /// Reads the settings from the file. Invalid entries go to `mistakes`. An unreadable file sets
 /// nothing.
-pub fn entries(inputs: &Inputs, known: &[SettingInfo], mistakes: &mut Vec<SettingsError>) -> Vec<Entry> {
+pub fn entries(
+    inputs: &Inputs,
+    known: &[SettingInfo],
+    mistakes: &mut Vec<SettingsError>,
+) -> Vec<SettingEntry> {
     let mut entries = Vec::new();
     match table(inputs) {
         Ok(Some((table, path))) => {
-            collect("", table, &Source::File(path), known, &mut Found { entries: &mut entries, mistakes });
+            collect(
+                "",
+                table,
+                &Source::File(path),
+                known,
+                &mut FileSettings { entries: &mut entries, mistakes },
+            );
         }
         Ok(None) => {}
         Err(error) => mistakes.push(error),
@@ -65,12 +75,12 @@ fn named_file(inputs: &Inputs) -> Option<(PathBuf, &'static str)> {
     variable.map(|(_, path)| (Path::new(path).into(), CONFIG_VARIABLE))
 }
 
-struct Found<'a> {
-    entries: &'a mut Vec<Entry>,
+struct FileSettings<'a> {
+    entries: &'a mut Vec<SettingEntry>,
     mistakes: &'a mut Vec<SettingsError>,
 }
 
-fn collect(section: &str, table: Table, from: &Source, known: &[SettingInfo], found: &mut Found<'_>) {
+fn collect(section: &str, table: Table, from: &Source, known: &[SettingInfo], found: &mut FileSettings<'_>) {
     for (name, value) in table {
         let key = if section.is_empty() { name } else { format!("{section}.{name}") };
         let is_section = known.iter().any(|known| known.section() == key);
@@ -78,7 +88,7 @@ fn collect(section: &str, table: Table, from: &Source, known: &[SettingInfo], fo
             Value::Table(table) if is_section => collect(&key, table, from, known, found),
             Value::Table(_) => found.mistakes.push(unknown_section(key, from.clone(), known)),
             value if known.iter().any(|known| known.key == key) => {
-                found.entries.push(Entry { key, value, from: from.clone() });
+                found.entries.push(SettingEntry { key, value, from: from.clone() });
             }
             _ => found.mistakes.push(unknown_key(key, from.clone(), known)),
         }

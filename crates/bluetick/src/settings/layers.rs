@@ -36,7 +36,7 @@ impl Inputs {
 }
 
 /// One value from the file, the environment or a flag.
-pub struct Entry {
+pub struct SettingEntry {
     pub key: String,
     pub value: Value,
     pub from: Source,
@@ -127,8 +127,8 @@ impl fmt::Debug for Loaded {
     }
 }
 
-fn flag_entries(flags: &Flags) -> Vec<Entry> {
-    let entry = |key: &str, value: String, flag| Entry {
+fn flag_entries(flags: &Flags) -> Vec<SettingEntry> {
+    let entry = |key: &str, value: String, flag| SettingEntry {
         key: key.into(),
         value: Value::String(value),
         from: Source::Flag(flag),
@@ -144,15 +144,17 @@ fn flag_entries(flags: &Flags) -> Vec<Entry> {
 }
 
 /// Checks a value alone among defaults, so that the error can name its key.
-fn check_alone(entry: &Entry, known: &[SettingInfo]) -> Result<(), SettingsError> {
+fn check_alone(entry: &SettingEntry, known: &[SettingInfo]) -> Result<(), SettingsError> {
     let mut table = Table::new();
     put(&mut table, &entry.key, entry.value.clone());
     let Err(error) = Settings::deserialize(table) else { return Ok(()) };
     let known = known.iter().find(|known| known.key == entry.key).expect("unknown keys were refused before");
     let fits_kind = match &entry.value {
-        Value::String(_) => known.kind == catalogue::Kind::Text,
-        Value::Array(values) => known.kind == catalogue::Kind::List && values.iter().all(Value::is_str),
-        Value::Integer(number) => known.kind == catalogue::Kind::Number && *number >= 0,
+        Value::String(_) => known.kind == catalogue::SettingKind::Text,
+        Value::Array(values) => {
+            known.kind == catalogue::SettingKind::List && values.iter().all(Value::is_str)
+        }
+        Value::Integer(number) => known.kind == catalogue::SettingKind::Number && *number >= 0,
         _ => false,
     };
     // A value of the right type was refused for another reason, such as an unknown choice.

@@ -28,7 +28,7 @@ pub use self::layers::{Flags, Inputs, Loaded};
 pub use self::log::{LogFormat, LogSettings};
 #[cfg(not(feature = "fleet"))]
 pub use self::store::NO_FLEET_ENGINE;
-pub use self::store::{Engine, StoreSection};
+pub use self::store::{StoreEngine, StoreSection};
 use bluetick_archive::ArchiveEngine;
 pub use bluetick_archive::ArchiveSettings;
 
@@ -57,7 +57,7 @@ impl Settings {
     /// Settings that work but are unwise, one sentence each.
     pub fn advice(&self) -> impl Iterator<Item = String> {
         let in_directory =
-            self.store.engine == Engine::DynamoDb && self.archive.engine == ArchiveEngine::Directory;
+            self.store.engine == StoreEngine::DynamoDb && self.archive.engine == ArchiveEngine::Directory;
         let archive = in_directory.then(|| {
             "archive.engine is \"directory\": every node of the fleet must mount the same directory, such as a network file system"
                 .to_owned()

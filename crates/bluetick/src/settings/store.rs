@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Engine {
+pub enum StoreEngine {
     /// Files in the data directory, for one server.
     #[default]
     Embedded,
@@ -25,7 +25,7 @@ pub const NO_FLEET_ENGINE: &str = "this binary is built without the fleet engine
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(default)]
 pub struct StoreSection {
-    pub engine: Engine,
+    pub engine: StoreEngine,
     /// The data directory in it also applies to a fleet: it holds the keys of the node.
     #[serde(flatten)]
     pub embedded: StoreSettings,

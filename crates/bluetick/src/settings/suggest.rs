@@ -2,7 +2,7 @@
 
 use toml::Value;
 
-use super::catalogue::{Kind, SettingInfo};
+use super::catalogue::{SettingInfo, SettingKind};
 
 /// Maximum edit distance between an unknown key and a suggestion. A larger one suggests unrelated
 /// keys.
@@ -34,16 +34,16 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 
 /// Suggests a value of the right type in place of `given`, in TOML syntax. `expected` may list the
 /// choices in quotes.
-pub fn value(kind: Kind, given: &Value, expected: &str) -> Option<String> {
+pub fn value(kind: SettingKind, given: &Value, expected: &str) -> Option<String> {
     match (kind, given) {
-        (Kind::Switch, Value::String(text)) => switch(text),
-        (Kind::Switch, Value::Integer(number)) => switch(&number.to_string()),
-        (Kind::Number, Value::String(text)) => number(text),
-        (Kind::List, Value::String(_)) => Some(format!("[{given}]")),
-        (Kind::Text, Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_)) => {
+        (SettingKind::Switch, Value::String(text)) => switch(text),
+        (SettingKind::Switch, Value::Integer(number)) => switch(&number.to_string()),
+        (SettingKind::Number, Value::String(text)) => number(text),
+        (SettingKind::List, Value::String(_)) => Some(format!("[{given}]")),
+        (SettingKind::Text, Value::Integer(_) | Value::Float(_) | Value::Boolean(_) | Value::Datetime(_)) => {
             Some(format!("\"{given}\""))
         }
-        (Kind::Text, Value::String(text)) => {
+        (SettingKind::Text, Value::String(text)) => {
             let choices = expected.split('"').skip(1).step_by(2);
             nearest(&text.to_lowercase(), choices).map(|choice| format!("\"{choice}\""))
         }
@@ -75,21 +75,21 @@ mod tests {
     fn value_of_wrong_type_is_suggested_in_the_right_type() {
         let text = |text: &str| Value::String(text.into());
         for (kind, given, expected) in [
-            (Kind::Switch, text("Yes"), Some("true")),
-            (Kind::Switch, text("flase"), Some("false")),
-            (Kind::Switch, Value::Integer(0), Some("false")),
-            (Kind::Switch, text("maybe"), None),
-            (Kind::Number, text("1,000"), Some("1000")),
-            (Kind::Number, text("30s"), Some("30")),
-            (Kind::Number, text("many"), None),
-            (Kind::List, text("a"), Some("[\"a\"]")),
-            (Kind::Text, Value::Integer(8080), Some("\"8080\"")),
+            (SettingKind::Switch, text("Yes"), Some("true")),
+            (SettingKind::Switch, text("flase"), Some("false")),
+            (SettingKind::Switch, Value::Integer(0), Some("false")),
+            (SettingKind::Switch, text("maybe"), None),
+            (SettingKind::Number, text("1,000"), Some("1000")),
+            (SettingKind::Number, text("30s"), Some("30")),
+            (SettingKind::Number, text("many"), None),
+            (SettingKind::List, text("a"), Some("[\"a\"]")),
+            (SettingKind::Text, Value::Integer(8080), Some("\"8080\"")),
         ] {
             assert_eq!(value(kind, &given, "").as_deref(), expected, "{given}");
         }
         let choices = "one of \"auto\", \"human\", \"json\"";
-        assert_eq!(value(Kind::Text, &text("JSON"), choices).as_deref(), Some("\"json\""));
-        assert_eq!(value(Kind::Text, &text("jason"), choices).as_deref(), Some("\"json\""));
-        assert_eq!(value(Kind::Text, &text("xml"), choices), None);
+        assert_eq!(value(SettingKind::Text, &text("JSON"), choices).as_deref(), Some("\"json\""));
+        assert_eq!(value(SettingKind::Text, &text("jason"), choices).as_deref(), Some("\"json\""));
+        assert_eq!(value(SettingKind::Text, &text("xml"), choices), None);
     }
 }

@@ -268,7 +268,7 @@ fn conflicting_values_are_refused() {
 fn every_limit_can_be_disabled() {
     let mut world = World::new();
     for known in catalogue::all() {
-        let may_be_off = known.section() == "limits" && known.kind == catalogue::Kind::Number;
+        let may_be_off = known.section() == "limits" && known.kind == catalogue::SettingKind::Number;
         if may_be_off {
             world = world.variable(&environment::name_of(&known.key), "0");
         }

@@ -7,13 +7,13 @@ use bluetick_server::Hours;
 
 use super::error::SettingsError;
 use super::layers::Loaded;
-use super::{Engine, LogSettings, Settings};
+use super::{LogSettings, Settings, StoreEngine};
 
 /// One rule. Returns the first mistake it finds.
-type Rule = fn(&Loaded) -> Result<(), SettingsError>;
+type SettingsRule = fn(&Loaded) -> Result<(), SettingsError>;
 
 /// All rules, in the order in which their mistakes are reported.
-const RULES: &[Rule] = &[
+const RULES: &[SettingsRule] = &[
     numbers, listen, origins, hostnames, tls, frames, bodies, pings, data_dir, embedded, engine, dynamodb,
     redis, fleet, archive, hours, audit, log, tokens, passwords, admin,
 ];
@@ -24,7 +24,7 @@ pub fn mistakes(loaded: &Loaded) -> Vec<SettingsError> {
     RULES.iter().flat_map(|rule| broken(*rule, loaded)).collect()
 }
 
-fn broken(rule: Rule, loaded: &Loaded) -> Vec<SettingsError> {
+fn broken(rule: SettingsRule, loaded: &Loaded) -> Vec<SettingsError> {
     let mut found = Vec::new();
     let mut trial: Option<Loaded> = None;
     loop {
@@ -130,15 +130,15 @@ fn data_dir(loaded: &Loaded) -> Result<(), SettingsError> {
 
 fn embedded(loaded: &Loaded) -> Result<(), SettingsError> {
     let store = &loaded.settings.store;
-    sentence(if store.engine == Engine::Embedded { store.embedded.problem() } else { None })
+    sentence(if store.engine == StoreEngine::Embedded { store.embedded.problem() } else { None })
 }
 
 /// Refuses an engine that this binary does not contain.
 #[cfg(not(feature = "fleet"))]
 fn engine(loaded: &Loaded) -> Result<(), SettingsError> {
     match loaded.settings.store.engine {
-        Engine::Embedded => Ok(()),
-        Engine::DynamoDb => unworkable(loaded, "store.engine", super::NO_FLEET_ENGINE),
+        StoreEngine::Embedded => Ok(()),
+        StoreEngine::DynamoDb => unworkable(loaded, "store.engine", super::NO_FLEET_ENGINE),
     }
 }
 
@@ -150,7 +150,7 @@ fn engine(_: &Loaded) -> Result<(), SettingsError> {
 
 fn dynamodb(loaded: &Loaded) -> Result<(), SettingsError> {
     let store = &loaded.settings.store;
-    sentence(if store.engine == Engine::DynamoDb { store.dynamodb.problem() } else { None })
+    sentence(if store.engine == StoreEngine::DynamoDb { store.dynamodb.problem() } else { None })
 }
 
 fn redis(loaded: &Loaded) -> Result<(), SettingsError> {
@@ -159,12 +159,12 @@ fn redis(loaded: &Loaded) -> Result<(), SettingsError> {
     let problem = bluetick_store_cloud::redis::problem;
     #[cfg(not(feature = "fleet"))]
     let problem = bluetick_fleet_settings::RedisSettings::problem;
-    sentence(if store.engine == Engine::DynamoDb { problem(&store.redis()) } else { None })
+    sentence(if store.engine == StoreEngine::DynamoDb { problem(&store.redis()) } else { None })
 }
 
 fn fleet(loaded: &Loaded) -> Result<(), SettingsError> {
     let store = &loaded.settings.store;
-    sentence(if store.engine == Engine::DynamoDb { store.fleet.problem() } else { None })
+    sentence(if store.engine == StoreEngine::DynamoDb { store.fleet.problem() } else { None })
 }
 
 /// The error message of a component, which begins with the key.

@@ -13,7 +13,7 @@ use self::here::LocalUsers;
 use self::running::RemoteUsers;
 use crate::audit::audited;
 use crate::failure::Failure;
-use crate::settings::{Engine, Settings};
+use crate::settings::{Settings, StoreEngine};
 use crate::store::CannotOpen;
 
 pub struct NewUser {
@@ -42,7 +42,7 @@ impl UserClient {
     /// path is probably mistyped.
     pub fn open_existing(settings: &Settings) -> Result<UserClient, Failure> {
         let data_dir = &settings.store.data_dir;
-        if settings.store.engine == Engine::Embedded && !data_dir.exists() {
+        if settings.store.engine == StoreEngine::Embedded && !data_dir.exists() {
             return Err(Failure::usage(format!("the data directory {} does not exist", data_dir.display())));
         }
         UserClient::open(settings)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{NewUser, ShownUser, no_such_user, user_exists};
 use crate::failure::Failure;
-use crate::running::{Answer, RunningServer, refused};
+use crate::running::{JsonResponse, RunningServer, refused};
 use crate::settings::Settings;
 
 pub struct RemoteUsers {
@@ -26,8 +26,8 @@ impl RemoteUsers {
             body["display_name"] = json!(name);
         }
         match self.server.call("POST", "/v1/users", Some(&body))? {
-            Answer { status: 201, .. } => Ok(()),
-            Answer { status: 409, .. } => Err(user_exists(&user.id)),
+            JsonResponse { status: 201, .. } => Ok(()),
+            JsonResponse { status: 409, .. } => Err(user_exists(&user.id)),
             other => Err(refused(&other)),
         }
     }
@@ -36,7 +36,7 @@ impl RemoteUsers {
     pub fn mint(&self, user: &UserId, ttl: Duration) -> Result<String, Failure> {
         let body = json!({"user_id": user.as_str(), "ttl_s": ttl.as_secs()});
         match self.server.call("POST", "/v1/tokens", Some(&body))? {
-            Answer { status: 201, body } => Ok(body["token"].as_str().unwrap_or_default().to_owned()),
+            JsonResponse { status: 201, body } => Ok(body["token"].as_str().unwrap_or_default().to_owned()),
             other => Err(refused(&other)),
         }
     }
@@ -44,23 +44,23 @@ impl RemoteUsers {
     pub fn set_password(&self, user: &UserId, password: &str) -> Result<(), Failure> {
         let path = format!("/v1/users/{}/password", escaped(user));
         match self.server.call("PUT", &path, Some(&json!({ "password": password })))? {
-            Answer { status: 200 | 204, .. } => Ok(()),
-            Answer { status: 404, .. } => Err(no_such_user(user)),
+            JsonResponse { status: 200 | 204, .. } => Ok(()),
+            JsonResponse { status: 404, .. } => Err(no_such_user(user)),
             other => Err(refused(&other)),
         }
     }
 
     pub fn revoke(&self, user: &UserId) -> Result<(), Failure> {
         match self.server.call("DELETE", &format!("/v1/users/{}/sessions", escaped(user)), None)? {
-            Answer { status: 204, .. } => Ok(()),
+            JsonResponse { status: 204, .. } => Ok(()),
             other => Err(refused(&other)),
         }
     }
 
     pub fn show(&self, user: &UserId) -> Result<ShownUser, Failure> {
         match self.server.call("GET", &format!("/v1/users/{}", escaped(user)), None)? {
-            Answer { status: 200, body } => Ok(shown(&body)),
-            Answer { status: 404, .. } => Err(no_such_user(user)),
+            JsonResponse { status: 200, body } => Ok(shown(&body)),
+            JsonResponse { status: 404, .. } => Err(no_such_user(user)),
             other => Err(refused(&other)),
         }
     }
