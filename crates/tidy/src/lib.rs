@@ -1,13 +1,17 @@
 //! Rules for wording and layout that the compiler and the linter do not check.
 //!
-//! Each rule reads the text of one file and returns its violations. The test `tests/repository.rs`
-//! applies all rules to all files that git tracks. Rules about behaviour belong to the tests of the
-//! crates.
+//! Most rules read the text of one file and return its violations. The rule about duplicate type
+//! names reads the sources of all crates. The test `tests/repository.rs` applies all rules to all
+//! files that git tracks. Rules about behaviour belong to the tests of the crates.
 
 mod comments;
+mod declarations;
+mod duplicates;
 mod layout;
 mod names;
 mod words;
+
+pub use duplicates::TypeNames;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +19,7 @@ use std::path::Path;
 
 /// A line that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Violation {
+pub struct RuleViolation {
     /// The path of the file, relative to the root of the repository.
     pub path: String,
     /// The number of the line, from 1. A rule about a whole file names line 1.
@@ -25,9 +29,9 @@ pub struct Violation {
     pub found: String,
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for RuleViolation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Violation { path, line, found, .. } = self;
+        let RuleViolation { path, line, found, .. } = self;
         write!(f, "{path}:{line}: {found}")
     }
 }
@@ -42,6 +46,8 @@ pub enum Rule {
     Opening,
     Unfinished,
     TypeName,
+    DuplicateTypeName,
+    StaleSameMeaning,
     LogMessage,
     TestName,
 }
@@ -67,6 +73,14 @@ impl Rule {
             Rule::TypeName => {
                 "This name is a metaphor or has several meanings. Use the word of the field: docs/glossary.md."
             }
+            Rule::DuplicateTypeName => {
+                "A type name has one meaning in the workspace. Rename the less known type, so that its name says what it \
+                 holds. If both types mean the same, name the crates and the reason in `SAME_MEANING` of \
+                 crates/tidy/src/duplicates.rs."
+            }
+            Rule::StaleSameMeaning => {
+                "This entry of `SAME_MEANING` names a type or a crate without such a duplicate. Remove it."
+            }
             Rule::LogMessage => {
                 "The message of a log line is a constant text, so that it can be found. Move values into fields."
             }
@@ -78,7 +92,7 @@ impl Rule {
 }
 
 /// Checks one file. `path` is relative to the root of the repository and decides which rules apply.
-pub fn check(path: &str, text: &str) -> Vec<Violation> {
+pub fn check(path: &str, text: &str) -> Vec<RuleViolation> {
     let mut found = Violations { path, list: Vec::new() };
     match Path::new(path).extension().and_then(|extension| extension.to_str()) {
         Some("rs") => {
@@ -112,8 +126,8 @@ pub fn check(path: &str, text: &str) -> Vec<Violation> {
 }
 
 /// Lists violations by rule, each rule with its explanation.
-pub fn report(violations: &[Violation]) -> String {
-    let mut by_rule = BTreeMap::<Rule, Vec<&Violation>>::new();
+pub fn report(violations: &[RuleViolation]) -> String {
+    let mut by_rule = BTreeMap::<Rule, Vec<&RuleViolation>>::new();
     for violation in violations {
         by_rule.entry(violation.rule).or_default().push(violation);
     }
@@ -128,13 +142,13 @@ pub fn report(violations: &[Violation]) -> String {
 /// Collects the violations of one file.
 struct Violations<'a> {
     path: &'a str,
-    list: Vec<Violation>,
+    list: Vec<RuleViolation>,
 }
 
 impl Violations<'_> {
     /// Adds a violation. `index` is the number of the line, from 0.
     fn add(&mut self, index: usize, rule: Rule, found: &str) {
-        self.list.push(Violation {
+        self.list.push(RuleViolation {
             path: self.path.to_owned(),
             line: index + 1,
             rule,

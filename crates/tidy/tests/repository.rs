@@ -27,6 +27,7 @@ fn every_tracked_file_follows_the_rules_of_the_repository() {
 
     let mut checked = 0;
     let mut violations = Vec::new();
+    let mut type_names = bluetick_tidy::TypeNames::default();
     for path in listed.split_terminator('\0') {
         if EXEMPT.iter().any(|(exempt, _)| path.starts_with(exempt)) {
             continue;
@@ -35,7 +36,9 @@ fn every_tracked_file_follows_the_rules_of_the_repository() {
         let Ok(text) = std::fs::read_to_string(root.join(path)) else { continue };
         checked += 1;
         violations.extend(bluetick_tidy::check(path, &text));
+        type_names.read(path, &text);
     }
+    violations.extend(type_names.violations());
 
     assert!(checked >= MIN_FILES, "the test read {checked} files only");
     let report = bluetick_tidy::report(&violations);
