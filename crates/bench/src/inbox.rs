@@ -12,7 +12,6 @@ use bluetick_core::{
     ConversationId, InboxFilter, InboxRequest, PageLimit, ReceiptKind, Seq, StoreError, UserId,
 };
 use bluetick_store_embedded::EmbeddedStore;
-use bluetick_store_embedded::tables::Tables;
 use tokio::task::JoinSet;
 
 use crate::error::settle;
@@ -135,9 +134,8 @@ async fn page(store: &Arc<EmbeddedStore>, user: &UserId) -> Result<(), BenchErro
 }
 
 fn footprint(bench: &InboxBench, report: &mut Report) -> Result<(), BenchError> {
-    let tables = Tables::open(&bench.directory.join("tables"))?;
     let mut total = 0.0;
-    for table in tables.current()?.footprint()? {
+    for table in bluetick_store_embedded::footprint(&bench.directory)? {
         if ["inbox", "order", "pending"].contains(&table.table) && table.rows > 0 {
             let bytes = table.bytes as f64 / table.rows as f64;
             let label = format!("on disk, {}, {} rows", table.table, table.rows);

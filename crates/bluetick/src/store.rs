@@ -11,7 +11,7 @@ use bluetick_core::ports::{Archive, CommitListener, Fleet, NoFleet, Store, Store
 use bluetick_store_cloud::CloudStore;
 #[cfg(feature = "fleet")]
 use bluetick_store_cloud::rows::RowsError;
-use bluetick_store_embedded::lock::LockError;
+use bluetick_store_embedded::LockError;
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use thiserror::Error;
 use tokio::runtime::Handle;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bluetick_store_embedded::check::{CheckError, CheckParts, CheckReport, check};
-use bluetick_store_embedded::lock::LockError;
+use bluetick_store_embedded::LockError;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde_json::json;

@@ -6,7 +6,7 @@ use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
 use bluetick_server::audit::Act;
 use bluetick_store_embedded::backup::{DeclareError, ReplacedStore};
-use bluetick_store_embedded::lock::LockError;
+use bluetick_store_embedded::LockError;
 use serde_json::json;
 
 use crate::audit::audited;

@@ -48,11 +48,7 @@ impl ColdChunk {
         Ok(ColdChunk { location, stubs: Unpacked::new(raw, records), hashes })
     }
 
-    /// Returns a record without its content, and the hash of the content.
-    pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
-        Some((self.stubs.get(index)?, *self.hashes.get(index)?))
-    }
-
+    /// Returns each record without its content, and the hash of the content.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
         self.stubs.records().zip(self.hashes.iter().copied())
     }

@@ -351,7 +351,7 @@ impl ConversationState {
 
     /// Returns the approximate memory use, in units of an ordinary conversation of two members.
     pub fn weight(&self) -> usize {
-        1 + self.members.len() / 8 + self.ids.as_ref().map_or(0, IdTable::len) / 256
+        1 + self.members.len() / 8 + self.ids.as_ref().map_or(0, IdTable::id_count) / 256
     }
 
     /// Returns whether the tables contain the whole state, so that it can be evicted.

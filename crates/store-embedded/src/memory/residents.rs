@@ -88,6 +88,7 @@ impl ResidentConversations {
     }
 
     /// Returns the number of resident conversations.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

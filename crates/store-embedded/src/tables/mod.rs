@@ -53,12 +53,14 @@ pub use archive::{ChunkKey, HotChunk, RequestKey, end_of};
 use bluetick_core::names::SKELETON_VERSION;
 use bluetick_core::{Cause, ConversationId, Epoch, Person, StoreError};
 pub use compact::FileSpace;
-pub use dump::{BulkInsert, fill};
+pub use dump::fill;
 use heed::{Env, WithoutTls};
 pub use opening::read_markers;
 pub use snapshot::{ColdRecord, Snapshot, StoredRecord};
 use table::Table;
-pub use table::{stored, verified};
+#[cfg(any(test, feature = "test-internals"))]
+pub use table::stored;
+pub use table::verified;
 #[cfg(test)]
 pub(crate) use tests::pretend_version;
 use thiserror::Error;
