@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use bluetick_store_embedded::check::{CheckError, CheckParts, CheckReport, check};
 use bluetick_store_embedded::LockError;
+use bluetick_store_embedded::check::{CheckError, CheckParts, CheckReport, check};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde_json::json;
