@@ -1,10 +1,11 @@
 //! The block cache: bounded in bytes, and it lets concurrent readers share a fetch in progress.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -115,7 +116,7 @@ enum Boarded {
 
 impl CacheState {
     fn flights(&self) -> MutexGuard<'_, Flights> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 
     /// Joins or starts the fetch of a block, under the lock.

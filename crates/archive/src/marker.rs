@@ -6,11 +6,11 @@
 //! matters; its text is for operators.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use object_store::PutMode;
 use object_store::path::Path;
+use parking_lot::Mutex;
 
 use crate::ObjectArchiveError;
 use crate::fetch::{Remote, was_not_new};
@@ -54,7 +54,7 @@ impl Markers {
         let key = key(store);
         match remote.whole(&remote.path(&key), &key).await {
             Ok(_) => {
-                self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(store);
+                self.seen.lock().insert(store);
                 Ok(())
             }
             Err(ObjectArchiveError::Missing { .. }) => Err(ObjectArchiveError::Unavailable(format!(
@@ -69,7 +69,7 @@ impl Markers {
     /// Creates the marker if needed. Call it before a segment is put. Fails if a known marker is
     /// gone from a directory.
     pub(crate) async fn make(&self, remote: &Remote, store: Store) -> Result<(), ObjectArchiveError> {
-        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&store) {
+        if self.seen.lock().contains(&store) {
             // A bucket cannot change while the process runs. A directory can be unmounted, and
             // checking it is cheap.
             return match remote.engine().directory {

@@ -1,8 +1,9 @@
 //! A circuit breaker for the object store. After a failure, requests fail fast for a pause, so that
 //! readers do not queue up behind a timeout.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ObjectArchiveError;
 
@@ -57,7 +58,7 @@ impl Silence {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns whether a request may run. After a pause, starts the next pause and admits one

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use bluetick_sim::run::{Outcome, Plan};
 use bluetick_sim::shrink::{essence, shrink};
 use bluetick_sim::world::WorldKind;
 use clap::Parser;
+use parking_lot::Mutex;
 
 /// Runs whole servers in simulated time, by seed, and audits what their clients see
 #[derive(Parser, Debug)]
@@ -182,7 +182,7 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
-                    let is_over = failed.lock().expect("no code panics while it holds this lock").is_some();
+                    let is_over = failed.lock().is_some();
                     if is_over || !arguments.seeds.contains(&seed) {
                         return;
                     }
@@ -190,8 +190,7 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
                     let outcome = match process::run(&plan) {
                         Ok(outcome) => outcome,
                         Err(failure) => {
-                            *gone_wrong.lock().expect("no code panics while it holds this lock") =
-                                Some(failure);
+                            *gone_wrong.lock() = Some(failure);
                             return;
                         }
                     };
@@ -200,13 +199,13 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
                         println!("seed {seed}\n{}", outcome.trace.join("\n"));
                     }
                     if let Some(finding) = outcome.finding {
-                        let mut failed = failed.lock().expect("no code panics while it holds this lock");
+                        let mut failed = failed.lock();
                         if failed.as_ref().is_none_or(|before| before.plan.seed > seed) {
                             let (guarantee, what) = (finding.guarantee, finding.what);
                             *failed = Some(Failed { plan, guarantee, what });
                         }
                     }
-                    let mut said = said.lock().expect("no code panics while it holds this lock");
+                    let mut said = said.lock();
                     if said.elapsed() > PROGRESS {
                         *said = Instant::now();
                         eprintln!("{}", sum.line(began));
@@ -222,9 +221,9 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
         Arguments { trace: true, .. } => eprintln!("{}", sum.line(began)),
         _ => println!("{}", sum.line(began)),
     }
-    match gone_wrong.into_inner().expect("no code panics while it holds this lock") {
+    match gone_wrong.into_inner() {
         Some(failure) => Err(failure),
-        None => Ok(failed.into_inner().expect("no code panics while it holds this lock")),
+        None => Ok(failed.into_inner()),
     }
 }
 

@@ -4,13 +4,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::ports::{CommitListener, NoFleet, Store};
 use bluetick_server::{Hub, Metrics};
 use bluetick_store_embedded::disk::{Disk, Faults};
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings, Work};
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 use tokio::io::DuplexStream;
 use tokio::sync::Notify;
@@ -77,11 +78,11 @@ impl Embedded {
     }
 
     fn life(&self) -> MutexGuard<'_, Option<RunningServer>> {
-        self.life.lock().expect("no code panics while it holds this lock")
+        self.life.lock()
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
+        throw(&mut self.dice.lock())
     }
 
     fn note(&self, what: impl std::fmt::Display) {
@@ -150,7 +151,7 @@ impl Embedded {
         // Cut the connections first, so that no client sees the effects of what the node still
         // does.
         self.town.network.cut_all(0);
-        let image = life.image.lock().expect("no code panics while it holds this lock").take();
+        let image = life.image.lock().take();
         if let Some(image) = image {
             self.note("loses its power in the middle of a checkpoint");
             return Some(image);
@@ -317,7 +318,7 @@ fn power_failure(
         if left == 1 {
             faults.cut_power(0).expect("the files are in memory");
             let taken = copy_of(directory.path());
-            *image.lock().expect("no code panics while it holds this lock") = Some(taken);
+            *image.lock() = Some(taken);
         }
     })
 }

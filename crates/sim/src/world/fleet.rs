@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_archive::ArchiveSettings;
@@ -17,6 +17,7 @@ use bluetick_store_cloud::hot::Layout;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 
@@ -88,11 +89,11 @@ impl Fleet {
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<usize, RunningNode>> {
-        self.places.lock().expect("no code panics while it holds this lock")
+        self.places.lock()
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
+        throw(&mut self.dice.lock())
     }
 
     fn note(&self, what: impl std::fmt::Display) {

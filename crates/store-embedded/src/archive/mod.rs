@@ -24,8 +24,10 @@ mod space;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use bluetick_archive::jobs::ArchiveStep;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, SegmentName, jobs};
@@ -132,7 +134,7 @@ impl Archiver {
     }
 
     fn swept(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.state.swept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.swept.lock()
     }
 
     /// Called between the steps of a job. Errors with `Stopped` if the job must end.

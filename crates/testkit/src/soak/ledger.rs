@@ -7,7 +7,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::device::ReadState;
 use crate::names::{ConversationName, Membership, UserName};
@@ -169,7 +170,7 @@ impl Ledger {
     }
 
     fn room(&self, conversation: &ConversationName) -> MutexGuard<'_, ConversationRecord> {
-        self.rooms[conversation].lock().expect("no code panics while it holds this lock")
+        self.rooms[conversation].lock()
     }
 
     /// Returns the name of the writer's next message and counts it as attempted.
@@ -267,10 +268,7 @@ impl Ledger {
 
     /// Returns the memory of the message entries in bytes, without the small state per member.
     pub fn bytes(&self) -> usize {
-        self.rooms
-            .values()
-            .map(|room| room.lock().map_or(0, |room| room.prints.capacity() * size_of::<NameHash>()))
-            .sum()
+        self.rooms.values().map(|room| room.lock().prints.capacity() * size_of::<NameHash>()).sum()
     }
 }
 
