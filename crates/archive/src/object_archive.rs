@@ -81,7 +81,8 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-/// Upper bound on one request of an archive created with [`ObjectArchive::over`].
+/// Upper bound on one request of an archive created with [`ObjectArchive::over`]. A request to an
+/// object store that hangs blocks its caller for that long.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ObjectArchive {

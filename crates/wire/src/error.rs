@@ -37,6 +37,7 @@ macro_rules! error_codes {
         pub enum ErrorCode { $($variant,)* }
 
         impl ErrorCode {
+            /// All error codes, in the order of the table. The documents and the metrics list them.
             pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$variant,)*];
 
             /// Returns the code as clients see it.

@@ -177,7 +177,7 @@ pub trait ArchiveRows: Send {
     type Erasure: Send + Sync;
 
     /// Whether [`objects`](ArchiveRows::objects) also lists objects that no row refers to. If not,
-    /// an erasure sweeps the conversation.
+    /// an erasure sweeps the conversation. A wrong `true` leaves erased content in orphans.
     const LISTS_ORPHANS: bool;
 
     /// Returns the id of the store in object names.

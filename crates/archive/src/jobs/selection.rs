@@ -5,7 +5,7 @@ use bluetick_core::Timestamp;
 use crate::ArchiveSettings;
 
 /// Raw bytes at which a segment is closed before it has all its messages. Bounds the memory for one
-/// segment.
+/// segment. A smaller value makes more objects, and more requests per run.
 const SEGMENT_RAW_BYTES: usize = 8 << 20;
 /// Upper bound on a configured duration, in milliseconds: a thousand centuries. Above it, adding a
 /// duration to a timestamp could overflow.

@@ -89,7 +89,7 @@ fn bytes_between_the_blocks_and_the_index_are_refused() {
     bytes[footer + 1] += 1;
     let checksum = crc32fast::hash(&bytes[footer + 1..footer + 17]);
     bytes[footer + 17..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(open(&bytes).err(), Some(Damage::Malformed("the place of the index")));
+    assert_eq!(open(&bytes).err(), Some(Damage::Malformed("the offset of the index")));
 }
 
 #[test]
