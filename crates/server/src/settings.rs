@@ -150,7 +150,7 @@ pub struct LimitSettings {
     /// rest.
     pub backlog_messages: usize,
     /// Maximum number of conversations whose messages a catch-up sends. For the rest, the device
-    /// gets only its position.
+    /// gets only a `backlog` frame and pages the messages itself.
     pub backlog_conversations: usize,
     /// Maximum number of sends of a WebSocket that wait for the store. At this number, the server
     /// stops reading from the WebSocket.

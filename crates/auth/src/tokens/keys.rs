@@ -21,7 +21,7 @@ const LEAST_SECRET_BYTES: usize = 32;
 const FILE_NAME: &str = "token.key";
 
 /// The algorithm of tokens signed with the generated key or with the operator's shared secret. It
-/// must match [`PreparedKey::hs256`], or no signed token verifies.
+/// must match `PreparedKey::hs256`, or no signed token verifies.
 pub const SIGNING_ALGORITHM: Algorithm = Algorithm::HS256;
 
 /// The verification keys, and the signing key if there is one.

@@ -95,8 +95,8 @@ fn without_leading_zeros(number: &[u8]) -> &[u8] {
     &number[zeros..]
 }
 
-/// DER tag of an INTEGER (X.690). With a wrong tag, valid key files are rejected. The same holds for
-/// the tags and object identifiers below.
+/// DER tag of an INTEGER (X.690). With a wrong tag, valid key files are rejected; this also holds
+/// for the tags and object identifiers below.
 const TAG_INTEGER: u8 = 0x02;
 /// DER tag of a BIT STRING.
 const TAG_BIT_STRING: u8 = 0x03;

@@ -186,7 +186,7 @@ impl Outbox {
     }
 }
 
-/// Bytes of the limit that a frame takes.
+/// Returns the bytes of the limit that a frame takes.
 pub(crate) fn cost(frame: &Frame) -> usize {
     frame.bytes().len() + FRAME_OVERHEAD_BYTES
 }

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use bluetick_core::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Number of shards. More shards make each sweep shorter.
+/// Number of shards. With fewer shards, each sweep takes longer and blocks more callers.
 const SHARDS: usize = 64;
-/// Number of entries in a shard at which the first sweep runs.
+/// Number of entries in a shard at which the first sweep runs, and minimum capacity of a shard. A
+/// larger value keeps more idle entries.
 const FIRST_SWEEP: usize = 16;
 /// Minimum time between two sweeps of a full shard, in milliseconds. If it is too short, every new
 /// key at a full table pays for a sweep.
