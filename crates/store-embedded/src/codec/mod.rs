@@ -14,9 +14,11 @@ pub mod rows;
 
 use thiserror::Error;
 
-/// Version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`).
+/// Version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`). A
+/// change makes all of them unreadable.
 pub const KEYED_VERSION: u8 = 3;
-/// Version of rows and chunks without a key checksum. Older programs wrote them.
+/// Version of rows and chunks without a key checksum. Older programs wrote them; a change makes
+/// those unreadable.
 pub const UNKEYED_VERSION: u8 = 2;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
