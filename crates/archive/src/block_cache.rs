@@ -74,7 +74,7 @@ impl BlockCache {
         BlockCache { shared: Arc::new(CacheState { cache, flights: Mutex::default() }) }
     }
 
-    /// Returns the block, and whether it came from the cache or a fetch in progress. Otherwise runs
+    /// Returns the block, and whether the cache or a fetch in progress provided it. Otherwise runs
     /// `fetch`. The fetch ends early only if all its readers drop their futures.
     pub(crate) async fn get(
         &self,

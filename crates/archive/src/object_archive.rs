@@ -125,7 +125,7 @@ impl ObjectArchive {
     }
 
     /// Fails unless this location holds the archive of the store. Call it before a job if rows
-    /// refer to segments: in a wrong location every segment would look missing, and new segments
+    /// refer to segments. In a wrong location every segment would look missing, and new segments
     /// would be lost later.
     pub async fn must_hold(&self, store: [u8; 8]) -> Result<(), ObjectArchiveError> {
         self.0.markers.must_be_there(&self.0.remote, store).await

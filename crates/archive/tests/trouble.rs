@@ -311,7 +311,7 @@ async fn staged_files_of_a_crashed_put_are_swept() {
 }
 
 #[tokio::test]
-async fn location_is_reported_in_words() {
+async fn location_names_the_directory_or_the_bucket() {
     let data_dir = tempfile::tempdir().unwrap();
     let real = data_dir.path().canonicalize().unwrap();
     let place = |settings: ArchiveSettings| {

@@ -37,8 +37,8 @@ pub enum Refusal {
     UnknownUser { user: UserId },
 }
 
-/// The error behind a [`StoreError`]: an error of a lower layer, or a text. Keeps its source chain for
-/// logs.
+/// The error behind a [`StoreError`]: an error of a lower layer, or a text. Keeps its source chain
+/// for logs.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn StdError + Send + Sync>);
 

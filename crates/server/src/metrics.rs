@@ -45,8 +45,8 @@ pub struct Metrics {
     admin_key_failures: Labelled,
 }
 
-/// What the server drops under load. Clients can query presence and inbox entries; dropped typing
-/// events are lost.
+/// Kinds of frames that the server drops under load. Clients can query presence and inbox entries;
+/// dropped typing events are lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Dropped {
     /// A `typing` or `presence` frame, dropped because an outbox was too full or a large group had

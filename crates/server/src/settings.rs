@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_means_unlimited() {
+    fn setting_of_zero_means_unlimited() {
         assert_eq!((at_most(0), at_most(7)), (usize::MAX, 7));
         assert_eq!((seconds(0), seconds(7)), (None, Some(Duration::from_secs(7))));
     }

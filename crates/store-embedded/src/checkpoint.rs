@@ -56,7 +56,7 @@ pub struct Checkpoint<'a> {
     pub must_stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What a checkpoint reads from one conversation state, under its lock.
+/// The values that a checkpoint reads from one conversation state, under its lock.
 struct VisitedConversation {
     resident: Arc<ResidentConversation>,
     stored: StoredConversation,
@@ -79,7 +79,7 @@ struct StaleInboxRow {
 }
 
 impl Checkpoint<'_> {
-    /// Writes all of `generation`. After an error nothing is lost: the unwritten part is still in
+    /// Writes all of `generation`. After an error nothing is lost. The unwritten part is still in
     /// memory and in the log, and the caller can retry with the same generation.
     pub fn run(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
         let started = Instant::now();

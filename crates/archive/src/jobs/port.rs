@@ -277,7 +277,7 @@ pub trait ArchiveRows: Send {
     async fn referenced_in(&mut self, name: &SegmentName) -> Result<HashSet<SegmentName>, ArchiveError>;
 
     /// Returns whether an orphan may be deleted now. A store with several nodes records the first
-    /// sighting, and returns `false` until a grace period has ended: a node that lost its lease may
+    /// sighting, and returns `false` until a grace period has ended. A node that lost its lease may
     /// have put the object just now.
     async fn may_sweep(&mut self, name: &SegmentName) -> Result<bool, ArchiveError>;
 

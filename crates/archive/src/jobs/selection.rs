@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_durations_saturate() {
+    fn huge_duration_saturates_at_max_millis() {
         assert_eq!(millis(u64::MAX), MAX_MILLIS);
         assert_eq!(millis(90), 90_000);
     }

@@ -52,7 +52,7 @@ struct JobRegistry {
     closed: bool,
 }
 
-/// What started a job. Decides whether [`Archiver`] logs the result.
+/// The origin of a job. Decides whether [`Archiver`] logs the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobOrigin {
     Operator,

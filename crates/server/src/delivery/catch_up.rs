@@ -3,7 +3,7 @@
 //! Invariant: on one connection the seqs of a conversation increase one by one, also at the
 //! transition from backlog to live. The only exception is a range that a `backlog` frame leaves to
 //! the device to page. While the backlog of a conversation is being sent, the fan-out records the
-//! newest seq and holds the acks of the session's own sends for their seqs. Once the backlog
+//! newest seq. It also holds the acks of the session's own sends for their seqs. Once the backlog
 //! reaches the recorded seq, the fan-out pushes again. Reading the store and waiting for the client
 //! belong to `ws`.
 
@@ -111,7 +111,7 @@ pub(crate) struct PageOutcome {
     pub next_step: NextStep,
 }
 
-/// What follows a page.
+/// The next step after a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// The conversation is live from here on.
@@ -309,8 +309,8 @@ impl CatchUp {
         missing
     }
 
-    /// Pushes the messages of a page that the device does not have: at most `most`, and after the
-    /// first one only while the outbox has room. Stops at an own message without its ack.
+    /// Pushes at most `most` messages of a page that the device does not have. After the first one,
+    /// pushes only while the outbox has room. Stops at an own message without its ack.
     pub fn push_page(
         &self,
         outbox: &Outbox,

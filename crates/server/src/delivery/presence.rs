@@ -41,7 +41,7 @@ pub(super) enum PresenceChange {
     VisibilityChanged(UserId),
 }
 
-/// What to announce about a user.
+/// A change of presence to announce about a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PresenceNotice {
     Online,

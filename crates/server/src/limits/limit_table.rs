@@ -123,7 +123,7 @@ mod tests {
         for stranger in 0..10_000 {
             table.of(&(last + stranger), now, busy);
         }
-        assert!(looked.get() <= MOST, "{} for 10,000 newcomers", looked.get());
+        assert!(looked.get() <= MOST, "{} for 10,000 new keys", looked.get());
         assert_eq!(table.len(), MOST);
         looked.set(0);
         table.of(&u32::MAX, now.plus_millis(SWEEP_INTERVAL_MS), busy);

@@ -1,5 +1,5 @@
 //! Reads a device's backlog from the store and sends it at the pace of the device. No page stays in
-//! memory while the client is slow: a page is read when the outbox has room, and messages that do
+//! memory while the client is slow. A page is read when the outbox has room, and messages that do
 //! not fit are read again later.
 
 use std::pin::Pin;

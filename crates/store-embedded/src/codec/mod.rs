@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_round_trip(value: u64, signed: i64) {
+        fn varints_round_trip(value: u64, signed: i64) {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             prop_assert_eq!(out.len(), varint_length(value));

@@ -17,7 +17,7 @@ pub struct LogFinding {
     pub what: String,
 }
 
-/// What was verified.
+/// The segments and batches that were verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCount {
     pub segments: u64,

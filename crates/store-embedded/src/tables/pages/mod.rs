@@ -95,7 +95,7 @@ struct PageCheck<'a> {
     stopped: bool,
 }
 
-/// What the leaves of a tree hold.
+/// The contents of the leaves of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     Rows,
