@@ -32,9 +32,11 @@ impl Weighter<Key, Arc<Block>> for Bytes {
 
 /// Minimum capacity of a shard, in bytes. A block larger than its shard is never cached.
 const SHARD_BYTES: u64 = 8 << 20;
-/// Maximum number of shards. More shards reduce lock contention.
+/// Maximum number of shards. Fewer shards increase lock contention; more make each shard, and so
+/// the largest cached block, smaller.
 const MAX_SHARDS: u64 = 16;
-/// Typical size of a block, in bytes. Used only to estimate the number of entries.
+/// Typical size of a block, in bytes. Used only to estimate the number of entries; a wrong value
+/// wastes memory or makes the table grow.
 const TYPICAL_BYTES: u64 = 32 << 10;
 
 /// The block cache.
@@ -73,7 +75,7 @@ impl BlockCache {
         BlockCache { shared: Arc::new(CacheState { cache, flights: Mutex::default() }) }
     }
 
-    /// Returns the block, and whether it came from the cache or a fetch in progress. Otherwise runs
+    /// Returns the block, and whether the cache or a fetch in progress provided it. Otherwise runs
     /// `fetch`. The fetch ends early only if all its readers drop their futures.
     pub(crate) async fn get(
         &self,

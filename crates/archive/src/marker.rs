@@ -25,7 +25,8 @@ pub(crate) struct Markers {
     seen: Mutex<HashSet<Store>>,
 }
 
-/// Name of the marker, next to the conversations of its store.
+/// Name of the marker, next to the conversations of its store. Part of the stored format: with
+/// another name, existing archives count as missing.
 pub(crate) const FILE: &str = "ARCHIVE.txt";
 
 /// Returns the key of the marker, below the prefix.
@@ -58,7 +59,7 @@ impl Markers {
                 Ok(())
             }
             Err(ObjectArchiveError::Missing { .. }) => Err(ObjectArchiveError::Unavailable(format!(
-                "{} does not hold this store's archive ({key} is not there); were the settings of [archive] changed, \
+                "{} does not hold this store's archive ({key} is missing); were the settings of [archive] changed, \
                  or is the directory not mounted?",
                 remote.engine().place
             ))),
@@ -67,7 +68,7 @@ impl Markers {
     }
 
     /// Creates the marker if needed. Call it before a segment is put. Fails if a known marker is
-    /// gone from a directory.
+    /// missing from a directory.
     pub(crate) async fn make(&self, remote: &Remote, store: Store) -> Result<(), ObjectArchiveError> {
         if self.seen.lock().contains(&store) {
             // A bucket cannot change while the process runs. A directory can be unmounted, and

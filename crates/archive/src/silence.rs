@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::ObjectArchiveError;
 
 /// Time without an answer after which other requests fail fast. If it is too short, a slow object
-/// store is treated as down.
+/// store counts as down; if it is too long, readers queue up behind the timeout.
 const NO_ANSWER: Duration = Duration::from_secs(2);
 
 /// The circuit breaker.
@@ -39,7 +39,7 @@ impl Silence {
         question: impl Future<Output = Result<T, ObjectArchiveError>>,
     ) -> Result<T, ObjectArchiveError> {
         if !self.may_ask() {
-            let why = "it did not answer just now, and is asked again in a moment";
+            let why = "it did not answer a moment ago; requests fail fast until the next probe";
             return Err(ObjectArchiveError::Unavailable(why.to_owned()));
         }
         let mut question = std::pin::pin!(question);
@@ -81,7 +81,7 @@ impl Silence {
         let mut state = self.state();
         state.until = Some(Instant::now() + self.pause);
         if !std::mem::replace(&mut state.told, true) {
-            tracing::warn!(why, "the archive does not answer; messages in it cannot be read until it does");
+            tracing::warn!(why, "object store of the archive unavailable; archived messages cannot be read");
         }
     }
 
@@ -90,7 +90,7 @@ impl Silence {
         let mut state = self.state();
         state.until = None;
         if std::mem::replace(&mut state.told, false) {
-            tracing::info!("the archive answers again");
+            tracing::info!("object store of the archive available again");
         }
     }
 }

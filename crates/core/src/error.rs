@@ -37,8 +37,8 @@ pub enum Refusal {
     UnknownUser { user: UserId },
 }
 
-/// The error behind a [`StoreError`]: an error of a lower layer, or a text. Keeps its source chain for
-/// logs.
+/// The error behind a [`StoreError`]: an error of a lower layer, or a text. Keeps its source chain
+/// for logs.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn StdError + Send + Sync>);
 
@@ -87,7 +87,7 @@ pub enum StoreError {
     #[error("the store cannot write now: {0}")]
     ReadOnly(#[source] Cause),
     /// Nothing was written: the store's write queue is full.
-    #[error("too much is waiting to be written")]
+    #[error("the write queue of the store is full")]
     Overloaded,
     #[error("the store is closing")]
     Closing,

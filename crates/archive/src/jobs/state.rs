@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ObjectArchive, SegmentName};
 
-/// Upper bound on the remembered segments whose damage is logged. When it is reached, the set is
-/// cleared and damage is logged again.
+/// Upper bound on the remembered segments whose damage is logged. It bounds memory. When it is
+/// reached, the set is cleared and damage is logged again.
 const MAX_LOGGED_SEGMENTS: usize = 10_000;
 
 /// The last run of the archiver.
@@ -92,7 +92,8 @@ impl ArchiverState {
         }
     }
 
-    /// Logs damage once for each segment, so that scrolling through it does not flood the log.
+    /// Logs damage once for each segment, so that repeated reads of its messages do not flood the
+    /// log.
     pub fn log_damage(&self, name: &SegmentName, error: &dyn std::fmt::Display) {
         let mut logged = self.logged.lock();
         if logged.len() >= MAX_LOGGED_SEGMENTS {

@@ -87,7 +87,7 @@ pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
 }
 
 /// The largest row, in bytes, that shares an LMDB page with others. A larger row occupies whole
-/// pages of its own.
+/// pages of its own, so a wrong value wastes disk space.
 const SHARED_PAGE_BYTES: usize = 2_000;
 
 /// Chunks with their first seqs.
@@ -180,7 +180,7 @@ impl ColdPart<'_> {
     }
 }
 
-/// zstd level for the records of archived chunks.
+/// zstd level for the records of archived chunks. A high one, because these rows are written once.
 const STUB_LEVEL: i32 = 9;
 
 #[cfg(test)]

@@ -86,8 +86,8 @@ pub struct ConversationState {
     departed: HashMap<UserId, u64>,
 }
 
-/// What a checkpoint read from a conversation state. [`ConversationState::forget`] drops it after
-/// the commit.
+/// The values that a checkpoint read from a conversation state. [`ConversationState::forget`] drops
+/// it after the commit.
 pub struct CheckpointedState {
     pub through: Seq,
     /// The members whose rows are out of date, with the change that made them so.
