@@ -13,14 +13,14 @@ use bluetick_core::{ConversationId, Seq};
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
-use crate::ground::Ground;
+use crate::chat_texts;
+use crate::data_directory::Ground;
 use crate::latencies::Latencies;
-use crate::line::Kind;
 use crate::measure::{Usage, disk_bytes};
 use crate::progress::step;
 use crate::seed::{Chat, Texts, fill, open, person};
-use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
+use crate::websocket::Kind;
 use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ async fn measure(bench: &ArchiveBench) -> Result<Report, BenchError> {
         .parameter("seconds", bench.seconds);
     step("storing what is to move");
     let store = open(&bench.directory)?;
-    let texts: Texts = Arc::new(small_talk::text);
+    let texts: Texts = Arc::new(chat_texts::text);
     let chats = (0..bench.conversations).map(|number| Chat {
         from: person("writer", number),
         to: person("reader", 0),

@@ -6,7 +6,7 @@ use bluetick_core::StoreError;
 use bluetick_store_embedded::OpenError;
 use bluetick_store_embedded::tables::TablesError;
 
-use crate::ground::Stored;
+use crate::data_directory::Stored;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {

@@ -9,12 +9,12 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
-use crate::ground::{Ground, Run};
+use crate::chat_texts;
+use crate::data_directory::{Ground, Run};
 use crate::latencies::Latencies;
 use crate::pages::PageLine;
 use crate::progress::{Progress, step};
 use crate::seed::{Chat, Texts, fill, open};
-use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
 use crate::workload::Dice;
 use crate::{BenchError, Report};
@@ -49,7 +49,7 @@ async fn measure(bench: &HistoryBench) -> Result<Report, BenchError> {
     let (directory, run) = (bench.ground.directory(), Run::new());
     step("storing what is to be read");
     let store = open(directory)?;
-    let texts: Texts = Arc::new(small_talk::text);
+    let texts: Texts = Arc::new(chat_texts::text);
     let reader = bench.ground.person(run, "reader", 0);
     let chat = |number| Chat {
         from: bench.ground.person(run, "writer", number),

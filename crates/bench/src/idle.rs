@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::files::allow_files;
-use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::Line;
 use crate::measure::{kernel_slab_bytes, kernel_tcp_bytes, resident_bytes};
 use crate::progress::{Progress, step};
 use crate::seed::person;
 use crate::under_test::{Costs, ServerUnderTest, client_failed, connect};
+use crate::websocket::Line;
 use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]

@@ -15,8 +15,8 @@ use bluetick_store_embedded::EmbeddedStore;
 use bluetick_store_embedded::tables::Tables;
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::error::settle;
-use crate::ground::Ground;
 use crate::latencies::Latencies;
 use crate::measure::{Usage, peak_bytes};
 use crate::progress::step;

@@ -9,11 +9,11 @@ use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
 use crate::bare_log::one_fsync;
-use crate::ground::{Ground, Run};
+use crate::data_directory::{Ground, Run};
 use crate::load::{Load, Outcome, dismiss, offer};
 use crate::progress::step;
 use crate::seed::{Chat, always, fill, open};
-use crate::talk::{Sender, Tally, receive};
+use crate::traffic::{Sender, Tally, receive};
 use crate::under_test::ServerUnderTest;
 use crate::workload::{Dice, texts};
 use crate::{BenchError, Report};

@@ -10,13 +10,13 @@ use bluetick_client::link::{ClientFrame, Frame, ServerFrame};
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::files::allow_files;
-use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::Line;
 use crate::progress::step;
 use crate::seed::{Chat, always, fill, open, person};
 use crate::under_test::{ServerUnderTest, client_failed, connect};
+use crate::websocket::Line;
 use crate::{BenchError, Report};
 
 #[derive(Clone, Debug)]

@@ -16,8 +16,8 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
 use crate::bare_log::{self, BareLog, GroupCommit};
+use crate::data_directory::{Ground, Run};
 use crate::error::settle;
-use crate::ground::{Ground, Run};
 use crate::latencies::Latencies;
 use crate::measure::{Spent, Usage, disk_bytes, peak_bytes, resident_bytes};
 use crate::progress::{Progress, step};

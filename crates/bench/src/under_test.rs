@@ -17,10 +17,10 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::BenchError;
-use crate::line::{Kind, Line};
 use crate::measure::{Usage, status_bytes};
 use crate::pages::PageLine;
 use crate::report::Report;
+use crate::websocket::{Kind, Line};
 
 /// Upper bound on the server's start-up time.
 const START: Duration = Duration::from_secs(600);

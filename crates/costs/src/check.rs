@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::callgrind::{Performance, count};
-use crate::kept::{Cost, Kept};
+use crate::stored_costs::{Cost, Kept};
 use crate::workload::Path;
 
 /// Allowed increase over the stored costs, in percent. Runs of one binary on one processor differ

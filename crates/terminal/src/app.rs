@@ -18,11 +18,11 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::calendar::Calendar;
 use crate::composer::Composer;
 use crate::draw::{chat_height, draw, rows};
 use crate::keys::{self, Action};
 use crate::model::{Chat, Focus, Link, Model, TerminalCapabilities};
-use crate::moment::Calendar;
 use crate::present::{Words, refresh};
 use crate::screen::Screen;
 use crate::text::safe_line;

@@ -7,8 +7,8 @@ use bluetick_client::wire::bodies::{Message, Notice};
 use bluetick_client::{ConversationView, Row, SendState, Tick, tick_of};
 use bluetick_types::{ConversationKind, Seq, Timestamp, UserId};
 
+use crate::calendar::Calendar;
 use crate::model::{Chat, Content, InboxLine, Item, Key};
-use crate::moment::Calendar;
 use crate::text::{safe, safe_line};
 
 /// The context for converting state to text: this user, display names, time zone and current time.

@@ -12,8 +12,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::running::AttackControl;
-use crate::line::{Line, dial};
 use crate::under_test::connect;
+use crate::websocket::{Line, dial};
 
 /// The incomplete HTTP request that even-numbered attackers trickle. Odd-numbered attackers open a
 /// WebSocket and trickle `HELLO`.

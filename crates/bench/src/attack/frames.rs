@@ -8,8 +8,8 @@ use bluetick_client::link::ClientFrame;
 use bluetick_core::{ConversationId, Seq};
 
 use super::running::AttackControl;
-use crate::line::{CONTINUATION, FINAL, Line, PING, TEXT};
 use crate::under_test::connect;
+use crate::websocket::{CONTINUATION, FINAL, Line, PING, TEXT};
 use crate::workload::Dice;
 
 /// Delay before an attacker reconnects after the server closed or refused its connection.

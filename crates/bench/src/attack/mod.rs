@@ -17,12 +17,12 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::files::allow_files;
-use crate::ground::Ground;
 use crate::load::{Load, Outcome, dismiss, offer};
 use crate::progress::step;
 use crate::seed::{Chat, always, fill, open, person};
-use crate::talk::{Sender, Tally, receive};
+use crate::traffic::{Sender, Tally, receive};
 use crate::under_test::{ServerUnderTest, connect};
 use crate::workload::{Dice, texts};
 use crate::{BenchError, Report};

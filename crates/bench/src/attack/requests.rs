@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::running::AttackControl;
-use crate::line::dial;
 use crate::under_test::connect;
+use crate::websocket::dial;
 use crate::workload::Dice;
 
 /// Delay before an attacker reconnects after the server closed or refused its connection.

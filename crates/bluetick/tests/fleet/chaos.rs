@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::crowd::Sizes;
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
 use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::load::Sizes;
 use bluetick_testkit::redis::RedisServer;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};

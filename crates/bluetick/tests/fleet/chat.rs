@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::http::{history, request};
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bluetick_store_cloud::rows::dynamo::{Connection, DynamoSettings, tables};
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo::DynamoServer;
 use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::process::Launcher;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
 

@@ -4,12 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_testkit::crowd::{
-    Change, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
-};
 use bluetick_testkit::device::{Device, Happened};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::load::{
+    Change, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+};
 use bluetick_testkit::meter::{Meter, Reading};
 use tokio::time::{Instant, sleep};
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bluetick_testkit::checker::{Histories, check};
 use bluetick_testkit::client::Sender;
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::http::history;
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::meter::Meter;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
 use serde_json::json;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
 use bluetick_testkit::fleet::Fleet;
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::redis::RedisServer;
 
 use crate::dependencies::FleetDependencies;

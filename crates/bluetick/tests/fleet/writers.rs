@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use bluetick_testkit::checker::Stored;
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo_proxy::{DynamoProxy, Fault, Rule};
 use bluetick_testkit::fleet::Fleet;
 use bluetick_testkit::http::{history, messages};
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
 use serde_json::json;

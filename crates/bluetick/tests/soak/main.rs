@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_testkit::client::Situation;
-use bluetick_testkit::crowd::{ADMIN_KEY, Scene};
 use bluetick_testkit::dice::Dice;
+use bluetick_testkit::load::{ADMIN_KEY, Scene};
 use bluetick_testkit::process::Launcher;
-use bluetick_testkit::soak::gauge::Gauge;
+use bluetick_testkit::soak::sampler::Gauge;
 use bluetick_testkit::soak::{Plan, devices, judge, live, settle};
 use report::{Flat, HANDLES_AT_REST};
 use tokio::sync::watch;

@@ -1,8 +1,8 @@
 //! The report of a run: a verdict on flatness, a table, a graph.
 
 use bluetick_testkit::graph::{Graph, Line, Panel};
-use bluetick_testkit::soak::flat::{Allowance, Flatness};
-use bluetick_testkit::soak::gauge::Sample;
+use bluetick_testkit::soak::sampler::Sample;
+use bluetick_testkit::soak::trend::{Allowance, Flatness};
 use bluetick_testkit::soak::{Plan, Verdict};
 
 const MEBIBYTE: f64 = 1_048_576.0;

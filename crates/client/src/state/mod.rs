@@ -2,12 +2,12 @@
 //! clocks: callers pass in frames and times. It leaves the resulting work in `PendingWork` for the
 //! driver.
 
-mod holding;
+pub mod ephemeral;
+mod eviction;
 pub mod inbox;
 pub mod outbox;
 pub mod people;
 mod receipts;
-pub mod signals;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
@@ -22,10 +22,10 @@ use std::sync::Arc;
 use bluetick_types::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
+use self::ephemeral::Signals;
 use self::inbox::{Inbox, RowUpdate};
 use self::outbox::{Outbox, OutboxItem};
 use self::people::People;
-use self::signals::Signals;
 use self::timeline::Timeline;
 use crate::wire::bodies::{InboxEntry, Message, Notice};
 use crate::wire::codes::CloseCode;

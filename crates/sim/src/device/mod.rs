@@ -1,7 +1,7 @@
 //! A user's device: it keeps received messages, sends messages and receipts, and reconnects after a
 //! disconnect.
 
-mod hearing;
+mod frames;
 mod ticks;
 mod view;
 

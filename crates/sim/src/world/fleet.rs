@@ -20,8 +20,8 @@ use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 
-use super::hints::Wire;
-use super::neighbours::Post;
+use super::bus::Post;
+use super::cache::Wire;
 use super::node::{self, Node};
 use super::rows::FaultyRows;
 use crate::clock::SimClock;

@@ -1,5 +1,5 @@
 //! One connection of a device: opens it, sends frames on it, and makes HTTP requests beside it.
-//! `hearing` checks received frames; `gaps` fetches missing messages.
+//! `frames` checks received frames; `gaps` fetches missing messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;

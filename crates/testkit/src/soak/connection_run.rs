@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
+use super::device::{Ended, Life};
 use super::ledger::{Breach, Found, Shown};
-use super::life::{Ended, Life};
 use crate::client::{Situation, Socket, stopped};
 use crate::device::ReadState;
 use crate::http::request_until_answered;

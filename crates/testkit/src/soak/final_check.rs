@@ -7,13 +7,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::device::Life;
 use super::ledger::{Breach, Found, Shown};
-use super::life::Life;
 use super::{Happened, World};
-use crate::crowd::Scene;
 use crate::device::ReadState;
 use crate::dice::Dice;
 use crate::http::request_until_answered;
+use crate::load::Scene;
 use crate::names::{ConversationName, UserName};
 
 /// Totals of a successful check.

@@ -1,15 +1,15 @@
 //! A load of many devices: users and conversations, concurrent device lives, and the final check.
 //! Faults of the servers belong to each test.
 
-mod comings;
-mod judge;
+mod final_check;
+mod membership_changes;
 mod scene;
 mod sizes;
 
 use tokio::task::JoinSet;
 
-pub use comings::{Change, comings_and_goings};
-pub use judge::{Judge, MemberState};
+pub use final_check::{Judge, MemberState};
+pub use membership_changes::{Change, comings_and_goings};
 pub use scene::{Plan, Scene};
 pub use sizes::Sizes;
 

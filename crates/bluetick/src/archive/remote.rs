@@ -142,5 +142,5 @@ fn understood<T: DeserializeOwned>(body: Value) -> Result<T, Failure> {
 }
 
 #[cfg(test)]
-#[path = "running_tests.rs"]
+#[path = "remote_tests.rs"]
 mod tests;

@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::BenchError;
 use crate::latencies::Latencies;
-use crate::line::{Kind, Line};
 use crate::progress::Progress;
 use crate::schedule::Pacer;
 use crate::under_test::client_failed;
+use crate::websocket::{Kind, Line};
 
 /// A receiver sends `delivered` after this many messages.
 const ACK_EVERY: u64 = 16;

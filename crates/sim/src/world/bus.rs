@@ -11,7 +11,7 @@ use bluetick_store_cloud::neighbours::{Neighbours, News};
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::hints::Wire;
+use super::cache::Wire;
 
 pub struct Post {
     pub neighbours: MemoryNeighbours,
