@@ -12,7 +12,8 @@ use tokio::time::sleep;
 
 use crate::dice::Dice;
 
-/// Capacity in bytes of the client's end of a connection, in each direction.
+/// Capacity in bytes of the client's end of a connection, in each direction. Writes beyond it wait
+/// until the other end reads.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]

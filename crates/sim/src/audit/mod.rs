@@ -44,8 +44,8 @@ impl fmt::Display for Guarantee {
             Guarantee::Dense => "dense",
             Guarantee::TicksForward => "ticks only move forward",
             Guarantee::UnreadExact => "unread is exact",
-            Guarantee::DeliveredByDevice => "delivered means that the device said so",
-            Guarantee::OnceInTheView => "every message, in order, once in the view",
+            Guarantee::DeliveredByDevice => "delivered means that the device reported it",
+            Guarantee::OnceInTheView => "the view has every message once, in order",
             Guarantee::Private => "private",
         };
         write!(f, "guarantee {} ({name})", *self as u8)
@@ -118,6 +118,10 @@ impl Auditor {
 
     /// Reports that a user without access to the conversation was not refused.
     pub fn intruded(&mut self, id: ConversationId, user: &UserId, what: &str) {
-        self.find(Guarantee::Private, Some(id), format!("{user} is not in {id} and was let {what}"));
+        self.find(
+            Guarantee::Private,
+            Some(id),
+            format!("{user} is not a member of {id} and was allowed to {what}"),
+        );
     }
 }

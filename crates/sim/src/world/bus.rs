@@ -1,4 +1,4 @@
-//! One node's connection to the other nodes, through the same Redis as its coordination cache.
+//! One node's message bus to the other nodes, through the same Redis as its coordination cache.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -38,7 +38,7 @@ enum RequestOutcome {
 }
 
 fn no_answer() -> RowsError {
-    RowsError::NoAnswer("as the simulation wants it".to_owned())
+    RowsError::NoAnswer("injected by the simulation".to_owned())
 }
 
 impl FaultyRows {
