@@ -14,7 +14,7 @@ use crate::names::{ConversationName, DeviceName, Membership, UserName};
 /// Group size up to which the server publishes each member's ticks individually; above, it
 /// aggregates them.
 const SMALL_GROUP: usize = 16;
-/// Size of a group with aggregated ticks. It must be above `SMALL_GROUP`.
+/// Size of a group with aggregated ticks. It must be above `SMALL_GROUP`, or no test covers them.
 const LARGE_GROUP: usize = 20;
 
 pub struct Plan {

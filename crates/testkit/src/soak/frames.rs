@@ -9,7 +9,7 @@ use super::ledger::{Breach, Found, Shown};
 use crate::device::ReadState;
 use crate::names::{ConversationName, UserName};
 
-/// The largest page size that the server allows.
+/// The largest page size that the server allows, in messages. A larger request is refused.
 const PAGE: u64 = 100;
 
 impl ConnectionRun<'_> {
@@ -58,7 +58,7 @@ impl ConnectionRun<'_> {
         };
         let at = self.life.outbox.iter().take(self.under_way).position(is_it);
         let Some(attempt) = at.and_then(|at| self.life.outbox.remove(at)) else {
-            return Err(misspoken(Some(room), format!("an ack of what is not on its way: {frame}")));
+            return Err(misspoken(Some(room), format!("an ack of a message that is not in flight: {frame}")));
         };
         self.under_way -= 1;
         self.life.happened.acknowledged += 1;

@@ -24,7 +24,8 @@ pub struct MessageName {
     pub number: u64,
 }
 
-/// Exclusive upper bound on the number of filler phrases after the id in a text.
+/// Exclusive upper bound on the number of filler phrases after the id in a text. It varies the size
+/// of messages; a larger bound makes messages and the store larger.
 const MOST_WORDS: u64 = 24;
 
 impl MessageName {
@@ -109,9 +110,9 @@ impl fmt::Display for Found {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct NameHash(u64);
 
-/// A seq that has not been seen yet.
+/// The entry of a seq that has not been seen yet.
 const UNSEEN: NameHash = NameHash(0);
-/// A notice, which has no writer.
+/// The entry of a notice, which has no writer.
 const NOTICE: NameHash = NameHash(u64::MAX);
 
 /// Bits of a `NameHash` for the message number; the writer gets the rest. `NameHash::of` panics on
@@ -277,7 +278,7 @@ impl Ledger {
 impl ConversationRecord {
     fn place(&mut self, seq: u64, now: NameHash) -> Result<(), Breach> {
         let Some(at) = seq.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
-            return Err(Breach::Misspoken(format!("a message at place {seq}")));
+            return Err(Breach::Misspoken(format!("a message at seq {seq}")));
         };
         if self.prints.len() <= at {
             self.prints.resize(at + 1, UNSEEN);

@@ -1,5 +1,5 @@
 //! A long run under constant load. Devices write at a steady rate, connect, disconnect, are cut
-//! off, read old pages, and check everything they receive. The gauge samples the server once a
+//! off, read old pages, and check everything they receive. The sampler samples the server once a
 //! second, and a final check follows.
 //!
 //! Unlike a [`load`](crate::load), a soak run does not keep the log of every device in memory: an
