@@ -10,9 +10,9 @@ use crate::callgrind::Performance;
 use crate::workload::Path;
 
 const HEADER: &str = "\
-# What a send, a delivery and a page cost the server, counted under callgrind by crates/costs, of which only the
-# instructions are judged. `./test` compares. Renew it, in the commit that changed it, with:
-#   BLUETICK_BLESS=1 ./test costs
+# The server's costs of a send, a delivery and a page, counted under callgrind by crates/costs.
+# `./test` compares the instructions. Update this file in the commit that changes the costs:
+# BLUETICK_BLESS=1 ./test costs
 
 ";
 

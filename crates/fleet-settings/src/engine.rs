@@ -68,7 +68,7 @@ const MOST_SENDS: usize = 500_000;
 /// Upper bound for `most_partitions`. A search for the newest message reads every partition.
 const MOST_PARTITIONS: u16 = 64;
 
-/// Upper bound for every time, in milliseconds.
+/// Upper bound for every time, in milliseconds: one hour. It catches values in the wrong unit.
 const MAX_MS: u64 = 3_600_000;
 
 impl EngineSettings {
