@@ -12,7 +12,7 @@ use crate::workload::Path;
 const HEADER: &str = "\
 # The server's costs of a send, a delivery and a page, counted under callgrind by crates/costs.
 # `./test` compares the instructions. Update this file in the commit that changes the costs:
-# BLUETICK_BLESS=1 ./test costs
+#   BLUETICK_BLESS=1 ./test costs
 
 ";
 
