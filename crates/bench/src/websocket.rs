@@ -60,6 +60,7 @@ const PONG: u8 = 10;
 const MASK: [u8; 4] = [0x5a, 0xc3, 0x96, 0x3c];
 
 thread_local! {
+    /// The read buffer that all connections of a thread share.
     static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 

@@ -14,8 +14,11 @@ use rustix::fs::Mode;
 use serde_json::{Value, json};
 use support::{Outcome, Shell};
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+/// Number of messages that the test archives.
 const MESSAGES: u64 = 40;
+/// Settings of an archive that takes messages of any age and runs only on command.
 const ARCHIVED: [(&str, &str); 5] = [
     ("BLUETICK_ADMIN__KEY", ADMIN_KEY),
     ("BLUETICK_ARCHIVE__ENGINE", "directory"),
@@ -23,6 +26,7 @@ const ARCHIVED: [(&str, &str); 5] = [
     ("BLUETICK_ARCHIVE__AGE_SECONDS", "0"),
     ("BLUETICK_ARCHIVE__EVERY_SECONDS", "0"),
 ];
+/// The warning of a server whose archive is disabled but holds messages.
 const OFF_WARNING: &str = "archive disabled but it holds messages";
 
 /// A data directory and an archive directory beside it. Both are created readable by everybody.

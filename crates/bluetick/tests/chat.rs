@@ -21,9 +21,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, OutputModes, tcgetattr};
 use serde_json::{Value, json};
 
+/// Time limit for a text to appear on the screen. If it is too short, tests fail on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Height of the terminal, in rows.
 const ROWS: u16 = 24;
+/// Width of the terminal, in columns. Wide enough to show inbox and conversation.
 const COLUMNS: u16 = 90;
+/// The password of every account in these tests.
 const PASSWORD: &str = "correct horse";
 
 /// A pseudo-terminal that runs `bluetick chat`.

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use support::{Outcome, Shell};
 use tokio::time::Instant;
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 /// Deadline for a running server to finish every accepted erasure.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -12,6 +12,7 @@ use support::Shell;
 
 /// Precedes each block of figures in a document and names the flags that print it.
 const MARK: &str = "<!-- bluetick plan ";
+/// Starts a block of figures in a document.
 const FENCE: &str = "\n```text\n";
 
 #[test]

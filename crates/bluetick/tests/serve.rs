@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Shell;
 
+/// Time limit for a log line and for the exit. If it is too short, tests fail on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills the process.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::callgrind::Performance;
 use crate::workload::Path;
 
+/// Comment at the start of the file.
 const HEADER: &str = "\
 # The server's costs of a send, a delivery and a page, counted under callgrind by crates/costs.
 # `./test` compares the instructions. Update this file in the commit that changes the costs:

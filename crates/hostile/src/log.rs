@@ -7,6 +7,7 @@ use bluetick_store_embedded::log::{
     BatchBuffer, BatchNumber, LogError, LogFrame, SegmentNumber, StoreTag, scan,
 };
 
+/// The tag of the log that the target writes and scans.
 const TAG: StoreTag = StoreTag(*b"thestore");
 
 /// Writes a log and damages it. The first byte of the input selects the number of batches, and the

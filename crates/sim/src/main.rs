@@ -51,6 +51,7 @@ struct Arguments {
     jobs: usize,
 }
 
+/// Explanation and examples below the flags.
 const HELP: &str = "\
 Each seed is one run. Simulated users exchange messages for ten to sixty seconds of simulated time while connections,
 disks, tables, Redis and whole servers fail. Then the faults stop, and all devices and servers must agree. If a run

@@ -68,12 +68,14 @@ pub struct Outcome {
 }
 
 thread_local! {
+    /// Messages of the panics of this thread.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Installs a panic hook that collects panics of the simulated thread instead of printing them.
 /// `run` reports the first one as a finding.
 fn collect_panics() {
+    /// Ensures that the hook is installed once per process.
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();

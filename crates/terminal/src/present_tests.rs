@@ -8,6 +8,7 @@ use super::*;
 
 /// Thursday, 1 January 2026, noon.
 const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
+/// One day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
 
 fn user(name: &str) -> UserId {

@@ -8,6 +8,7 @@ macro_rules! attacks {
         pub enum Attack { $($variant,)* }
 
         impl Attack {
+            /// Every attack, in the order of the report.
             pub const ALL: &'static [Attack] = &[$(Attack::$variant,)*];
 
             /// Identifier of the attack in report keys and on the command line.

@@ -6,8 +6,11 @@ use bluetick_core::ports::{
 
 use super::*;
 
+/// The archived messages and segments of every report in these tests.
 const COLD: ColdCount = ColdCount { segments: 12, messages: 11_842, bytes: 1_204_224, raw_bytes: 5_659_853 };
+/// The duration of every job in these tests.
 const TOOK: Duration = Duration::from_millis(3_200);
+/// 2026-01-01 00:00 UTC, in milliseconds.
 const NEW_YEAR: i64 = 1_767_225_600_000;
 
 fn told(report: impl Into<ReportBody>) -> String {

@@ -4,7 +4,9 @@ use super::figure::{bytes, compared, dollars, plain};
 use super::redis::MEMBERS_PER_CLUSTER;
 use super::{Assumptions, Plan};
 
+/// Explains the row with the write units without Redis.
 const WITHOUT_REDIS: &str = "inbox, status and pending rows with each message";
+/// Printed when the plan exceeds `MEMBERS_PER_CLUSTER`.
 const TOO_LARGE: &str = "\
 This load needs more than the 1,000 members of one Redis Cluster, and a fleet has one cluster.\n";
 

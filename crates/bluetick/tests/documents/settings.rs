@@ -48,6 +48,7 @@ pub struct Catalogue {
 impl Catalogue {
     /// Reads the settings from `bluetick config example`.
     pub fn of_the_program() -> Catalogue {
+        /// Ends the description of a setting without a default.
         const UNSET: &str = " Not set by default.";
         let printed = Shell::new().run(&["config", "example"]).printed();
         let (mut settings, mut section, mut about): (Vec<Setting>, _, _) =

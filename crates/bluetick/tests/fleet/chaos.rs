@@ -16,6 +16,7 @@ use crate::dependencies::FleetDependencies;
 use crate::load::{Load, measure};
 use crate::tables::fleet_behind_proxies;
 
+/// Number of nodes of the fleet.
 const NODES: usize = 3;
 
 /// The sizes from the environment. The defaults are small, because other tests run concurrently.

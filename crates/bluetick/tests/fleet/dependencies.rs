@@ -16,6 +16,7 @@ pub struct FleetDependencies {
     redis: [(&'static str, String); 2],
 }
 
+/// Counter that gives every fleet of this process its own tables.
 static FLEETS: AtomicU32 = AtomicU32::new(0);
 
 impl FleetDependencies {

@@ -12,7 +12,9 @@ use crate::dependencies::FleetDependencies;
 use crate::graph::Graph;
 use crate::load::{Load, measure, sizes};
 
+/// Duration of each measurement.
 const MOMENT: Duration = Duration::from_secs(3);
+/// Bounds every wait. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a node counts `living` live nodes, itself included. Returns the time it took.

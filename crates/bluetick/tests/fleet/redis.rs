@@ -20,6 +20,7 @@ use crate::chat::{mint, open};
 use crate::dependencies::FleetDependencies;
 use crate::load::{Load, measure, sizes};
 
+/// Duration of each measurement.
 const MOMENT: Duration = Duration::from_secs(3);
 /// Bounds every wait for recovery. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);

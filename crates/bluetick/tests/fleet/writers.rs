@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::chat::{mint, open};
 use crate::dependencies::FleetDependencies;
 
+/// Bounds every wait. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Alice is connected to the node whose writes can be delayed, Bob to another node.

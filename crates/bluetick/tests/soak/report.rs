@@ -5,6 +5,7 @@ use bluetick_testkit::soak::sampler::Sample;
 use bluetick_testkit::soak::trend::{Allowance, Flatness};
 use bluetick_testkit::soak::{Plan, Verdict};
 
+/// One mebibyte, in bytes.
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Allowed growth of memory after warm-up: for the allocator and the caches, and per hour for

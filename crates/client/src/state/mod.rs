@@ -35,11 +35,13 @@ use crate::wire::frames::{Ack, Backlog, Position, ServerFrame, Status};
 /// larger value makes reconnects more expensive.
 pub const KEPT_ROWS: usize = 200;
 /// Number of messages that are stored per conversation and left when an unwatched one is trimmed.
+/// It bounds storage and memory; with fewer, a reopened conversation loads a page first.
 pub const KEPT_MESSAGES: usize = 100;
-/// Number of conversations whose messages are stored and held in memory. Watched ones are never
-/// evicted.
+/// Number of conversations whose messages are stored and held in memory. It bounds both. Watched
+/// ones are never evicted.
 pub const KEPT_TIMELINES: usize = 50;
-/// Maximum number of messages that pushes may accumulate in a watched conversation.
+/// Maximum number of messages that pushes may accumulate in a watched conversation. It bounds
+/// memory.
 const MOST_SHOWN: usize = 5_000;
 
 /// The phase of the connection.
@@ -76,7 +78,7 @@ pub struct ConnectionState {
 pub enum Event {
     /// Another user sent a message just now.
     Message(Arc<Message>),
-    /// A problem, as a text for the user.
+    /// A problem that the user must know of, as English text.
     Trouble(String),
     /// The user is no longer a member of this conversation.
     Gone(ConversationId),
@@ -91,7 +93,7 @@ pub enum Event {
 /// Work that the state leaves for the driver.
 #[derive(Default)]
 pub struct PendingWork {
-    /// ReceiptCounts to send, at most one kind per conversation. `Read` covers both.
+    /// Receipts to send, at most one kind per conversation. `Read` covers both.
     pub acks: BTreeMap<ConversationId, ReceiptKind>,
     /// Conversations with messages to fetch.
     pub missing: VecDeque<ConversationId>,

@@ -57,6 +57,7 @@ pub enum PlantedBug {
 }
 
 impl PlantedBug {
+    /// Every bug, in the order of the output.
     pub const ALL: [PlantedBug; 21] = [
         PlantedBug::AckBeforeSync,
         PlantedBug::SeqReused,

@@ -92,6 +92,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
+    /// The allowance of every case.
     const ALLOWANCE: Allowance = Allowance { absolute: 4.0, share_an_hour: 0.1 };
 
     fn judged(seconds: u32, value: impl Fn(f64) -> f64) -> Flatness {

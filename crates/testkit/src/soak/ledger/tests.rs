@@ -2,7 +2,9 @@
 
 use super::*;
 
+/// Writer of the odd seqs.
 const ALICE: Writer = Writer(0);
+/// Writer of the even seqs.
 const BOB: Writer = Writer(1);
 
 struct World {
