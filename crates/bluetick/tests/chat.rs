@@ -144,7 +144,7 @@ impl Terminal {
     /// Tries to open a chat with an unknown user, which the server refuses while sign-up is open.
     fn begin_with_nobody(&self, user: &str) {
         self.press(&format!("\u{e}{user}\r"));
-        self.wait_for(&format!("No user called {user} was found."));
+        self.wait_for(&format!("User {user} was not found."));
         self.press("\r");
         self.wait_for(&format!("there is no user {user}"));
     }
@@ -257,7 +257,7 @@ async fn terminal_chat_continues_after_a_server_restart() {
     let bob = Terminal::sign_up(homes[1].path(), &server.url(), "bob");
 
     alice.press("n");
-    alice.wait_for("Chat with");
+    alice.wait_for("New chat");
     // Press Enter after a part of the name, before the server answers.
     alice.press("bo\r");
     alice.wait_for("Enter send");
@@ -408,7 +408,7 @@ async fn control_characters_are_neutralised_and_every_terminal_size_works() {
     alice.press("\r");
     alice.wait_for("✓");
     alice.press("\u{1b}[11~");
-    alice.wait_for("between the inbox and the message");
+    alice.wait_for("switch between inbox and message");
     alice.press("\u{3}");
     assert_eq!(alice.ended(), 0);
 }

@@ -163,7 +163,7 @@ fn notices_are_shown_as_sentences() {
     assert_eq!(line.preview, "Bob␇ B. added you");
     let broken =
         words(|words| words.inbox_line(&row(group, Some(("bob", "system", "{}"))), false, false, None));
-    assert_eq!(broken.preview, "something happened");
+    assert_eq!(broken.preview, "the group was changed");
 }
 
 #[test]
