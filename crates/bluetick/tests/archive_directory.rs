@@ -29,7 +29,7 @@ const ARCHIVED: [(&str, &str); 5] = [
 /// The warning of a server whose archive is disabled but holds messages.
 const OFF_WARNING: &str = "archive disabled but it holds messages";
 
-/// A data directory and an archive directory beside it. Both are created readable by everybody.
+/// A data directory and an archive directory beside it. All users can read both at first.
 struct World {
     shell: Shell,
     token: String,
@@ -144,7 +144,7 @@ async fn restore_all_allows_disabling_the_archive() {
         assert_eq!(world.run(wrong).code, 2, "{wrong:?}");
     }
     let printed = world.run(&["archive", "restore", "--all"]).printed();
-    assert!(printed.starts_with("Brought back   40 messages from 1 segment\n"), "{printed}");
+    assert!(printed.starts_with("Restored       40 messages from 1 segment\n"), "{printed}");
     let server = launcher.start().await;
     assert_eq!(world.everything(&server).await.len() as u64, MESSAGES);
     assert_eq!(launcher.log().matches(OFF_WARNING).count(), 1, "the number does not grow");

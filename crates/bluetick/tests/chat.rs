@@ -132,7 +132,7 @@ impl Terminal {
             assert!(Instant::now() < deadline, "the command did not end; the screen shows\n{}", self.shown());
             std::thread::sleep(Duration::from_millis(5));
         };
-        assert_eq!(modes(&self.pty), self.modes_before, "line by line and with an echo, as before");
+        assert_eq!(modes(&self.pty), self.modes_before, "the terminal modes are restored");
         self.reading.take().unwrap().join().unwrap();
         let seen = self.seen.lock().unwrap();
         let screen = seen.screen.screen();
@@ -178,7 +178,8 @@ impl Terminal {
         // The program captures no mouse events, so that text can be selected.
         terminal
             .wait_until("no mouse", |screen| screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None);
-        terminal.wait_until("all is well", |screen| !screen.contents().contains("waiting for network"));
+        terminal
+            .wait_until("the client is online", |screen| !screen.contents().contains("waiting for network"));
         terminal
     }
 }
@@ -270,7 +271,7 @@ async fn terminal_chat_continues_after_a_server_restart() {
 
     bob.wait_for("(1)");
     bob.press("\r");
-    bob.wait_until("alice is written to", |screen| {
+    bob.wait_until("bob's message is shown", |screen| {
         screen.contents().contains("Hi bob") && !screen.contents().contains("(1)")
     });
     alice.wait_until("the ticks are blue", |screen| {
@@ -288,8 +289,8 @@ async fn terminal_chat_continues_after_a_server_restart() {
     alice.wait_for("◷");
     server.start_again().await;
     bob.wait_for("written while nobody was there");
-    alice.wait_until("it is sent", |screen| !screen.contents().contains('◷'));
-    alice.wait_until("and read", |screen| screen.contents().matches("✓✓").count() >= 2);
+    alice.wait_until("the message is sent", |screen| !screen.contents().contains('◷'));
+    alice.wait_until("both messages are read", |screen| screen.contents().matches("✓✓").count() >= 2);
 
     for terminal in [alice, bob] {
         assert!(
@@ -481,7 +482,7 @@ async fn token_of_another_user_ends_the_client_with_one_error() {
     server.start_again().await;
     alice.wait_for("this token belongs to another user");
     alice.press("\u{3}");
-    alice.wait_for("the token is not alice's");
+    alice.wait_for("the token does not belong to alice");
     assert_eq!(alice.ended(), 2);
 }
 

@@ -47,7 +47,7 @@ impl Server {
         while !banner.contains("Ctrl-C") {
             if stdout.read_line(&mut banner).unwrap() == 0 {
                 let log: Vec<String> = log_lines.iter().collect();
-                panic!("the server ended before it served:\n{banner}{}", log.join("\n"));
+                panic!("the server ended before it accepted requests:\n{banner}{}", log.join("\n"));
             }
         }
         let url = banner.lines().find_map(|line| line.trim().strip_prefix("Open")).unwrap().trim();

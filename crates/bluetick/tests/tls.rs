@@ -449,6 +449,7 @@ async fn tls_client_that_floods_gets_the_close_code() {
             }
         }
     };
-    let (_, code) = timeout(PATIENCE, async { tokio::join!(sending, hearing) }).await.expect("it ends");
+    let (_, code) =
+        timeout(PATIENCE, async { tokio::join!(sending, hearing) }).await.expect("both sides end in time");
     assert_eq!(code, Some(1009));
 }

@@ -83,7 +83,8 @@ impl Launcher {
         let address = loop {
             let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
             let line = line.expect("the server prints its address in time").unwrap();
-            let line = line.unwrap_or_else(|| panic!("the server ended before it served:\n{}", self.log()));
+            let line = line
+                .unwrap_or_else(|| panic!("the server ended before it accepted requests:\n{}", self.log()));
             if let Some((_, rest)) = line.split_once("://") {
                 break rest.split('/').next().unwrap().to_owned();
             }

@@ -66,7 +66,7 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
             }
             Ended::OtherUser => {
                 let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
-                Err(Failure::usage(format!("the token is not {user}'s")))
+                Err(Failure::usage(format!("the token does not belong to {user}")))
             }
         }
     })
@@ -100,7 +100,7 @@ fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserI
     };
     fs::remove_dir_all(&directory).map_err(Failure::failed)?;
     drop(storage);
-    eprintln!("bluetick: forgot {user} at {url}");
+    eprintln!("bluetick: logged out {user} at {url} and deleted the local data");
     // Any other error means that the token was already invalid.
     if let Err(ApiError::Unreachable(reason)) = told {
         eprintln!(
@@ -131,7 +131,7 @@ async fn identify(
             Ok(profile)
                 if user.as_ref().is_some_and(|user| *user != profile.user_id && arguments.user.is_some()) =>
             {
-                Err(Failure::usage(format!("the token is {}'s", profile.user_id)))
+                Err(Failure::usage(format!("the token belongs to {}", profile.user_id)))
             }
             Ok(profile) => Ok(Identity { user: profile.user_id, token }),
             // Accept the token while the server is unreachable; the server checks it on connecting.
@@ -169,7 +169,7 @@ async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {
 async fn join(server: &Server, user: &UserId) -> Result<Session, Failure> {
     let password = ask_password(&format!("New password of {user} at {}: ", server.url))?;
     if ask_password("Repeat the password: ")? != password {
-        return Err(Failure::usage("the two passwords are not the same"));
+        return Err(Failure::usage("the two passwords differ"));
     }
     sign_up(server, user, &password, None).await.map_err(|error| refused(server, &error))
 }

@@ -145,7 +145,7 @@ impl Plan {
         cluster.line(["shards".into(), plain(redis.shards.value)], &redis.shards.formula);
         cluster
             .line(["members, replicas included".into(), plain(redis.members.value)], &redis.members.formula);
-        cluster.line(["messages a day that one cluster takes".into(), plain(most.value)], &most.formula);
+        cluster.line(["messages a day that one cluster handles".into(), plain(most.value)], &most.formula);
         let mut text = [operations.text(), memory.text(), cluster.text()].join("\n");
         if redis.members.value > MEMBERS_PER_CLUSTER {
             text += TOO_LARGE;

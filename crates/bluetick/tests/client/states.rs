@@ -17,9 +17,9 @@ async fn too_large_message_fails_and_later_messages_are_sent() {
     to_bob.send("small").await.unwrap();
     let failed = || matches!(to_bob.send_state(&large.message_id), Some(SendState::Failed(why)) if why.code == "content_too_large");
     until("it failed", &alice, failed).await;
-    until("the rest is sent", &alice, || to_bob.view().waiting.len() == 1).await;
+    until("the other messages are sent", &alice, || to_bob.view().waiting.len() == 1).await;
     assert!(to_bob.retry(&large.message_id).await);
-    until("it failed again", &alice, failed).await;
+    until("the message failed again", &alice, failed).await;
     assert_eq!((alice.waiting(), alice.failed()), (0, 1), "no message is sent any more");
     assert!(
         alice.inbox_summaries(false)[0].failed.is_some() && alice.inbox_summaries(false)[0].waiting.is_none()
@@ -44,11 +44,11 @@ async fn frame_that_closes_the_connection_is_identified_among_pending_sends() {
     for conversation in &conversations {
         conversation.send("small").await.unwrap();
     }
-    until("the large one failed", &alice, || {
+    until("the large message failed", &alice, || {
         matches!(conversations[1].send_state(&large.message_id), Some(SendState::Failed(_)))
     })
     .await;
-    until("all others are sent", &alice, || alice.waiting() == 0).await;
+    until("all other messages are sent", &alice, || alice.waiting() == 0).await;
     assert_eq!(alice.failed(), 1);
     alice.stop().await;
 }
@@ -63,7 +63,7 @@ async fn rate_limited_sender_slows_down_and_keeps_message_order() {
     for text in numbered(30) {
         to_bob.send(&text).await.unwrap();
     }
-    until("all are sent", &alice, || alice.waiting() == 0).await;
+    until("all messages are sent", &alice, || alice.waiting() == 0).await;
     assert_eq!(world.texts("alice", &to_bob).await, numbered(30));
     alice.stop().await;
 }
@@ -92,10 +92,10 @@ async fn message_to_a_group_after_removal_fails_with_a_reason() {
     let alice = world.client("alice").await;
     let storage = MemoryStorage::default();
     let bob = world.client_at(&proxy.address, "bob", storage.clone()).await;
-    until("bob is there", &bob, || bob.connection().caught_up).await;
+    until("bob has caught up", &bob, || bob.connection().caught_up).await;
     let group = alice.create_group("Lunch", &[user("bob")]).await.unwrap();
     let in_group = bob.conversation(group.id());
-    until("bob is in it", &bob, || in_group.view().row.is_some()).await;
+    until("bob's inbox has the group", &bob, || in_group.view().row.is_some()).await;
     proxy.set_target(None);
     proxy.cut();
     until("bob is offline", &bob, || !bob.connection().caught_up).await;

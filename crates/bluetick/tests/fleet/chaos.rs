@@ -61,25 +61,25 @@ impl FaultInjector<'_> {
                 self.redis.command(&["FLUSHALL"]);
             }
             4 => {
-                println!("Redis dies for {time:?}");
+                println!("Redis is killed for {time:?}");
                 block_in_place(|| self.redis.stop());
                 sleep(time).await;
                 block_in_place(|| self.redis.start_again_empty());
             }
             5 => {
-                println!("Redis stops for {time:?}");
+                println!("Redis is suspended for {time:?}");
                 self.redis.pause();
                 sleep(time).await;
                 self.redis.resume();
             }
             6 => {
-                println!("node {node} stops for {time:?}");
+                println!("node {node} is suspended for {time:?}");
                 fleet.pause(node);
                 sleep(time).await;
                 fleet.resume(node);
             }
             _ => {
-                println!("the tables are in trouble for {time:?}");
+                println!("the tables fail for {time:?}");
                 for proxy in self.proxies {
                     let mut rule = |fault| Rule::sometimes(self.dice.below(12), fault);
                     proxy.meet([
@@ -99,7 +99,7 @@ impl FaultInjector<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_breaks_at_once_and_every_device_ends_complete_and_in_order() {
+async fn all_faults_together_leave_every_device_complete_and_in_order() {
     let sizes = sizes();
     let mut redis = RedisServer::start();
     let dependencies = FleetDependencies::on(&redis).await;

@@ -38,13 +38,13 @@ async fn clients_of_a_killed_node_continue_on_other_nodes() {
             measure(meter, "before", MOMENT).await;
             fleet.kill(1).await;
             let after = measure(meter, "after the kill", MOMENT).await;
-            assert!(after.acknowledged > 0, "nothing could be sent");
+            assert!(after.acknowledged > 0, "no message was acknowledged after the kill");
             for other in [0, 2] {
-                println!("node {other} knew after {:?}", MOMENT + counts(fleet, other, 2).await);
+                println!("node {other} noticed the kill after {:?}", MOMENT + counts(fleet, other, 2).await);
             }
             fleet.start_again(1).await;
             counts(fleet, 1, 3).await;
-            measure(meter, "with a new one in its place", MOMENT).await;
+            measure(meter, "with a new node", MOMENT).await;
         })
         .await;
     assert!(verdict.happened.connections > 18, "{verdict:?}");

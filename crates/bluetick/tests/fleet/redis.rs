@@ -1,5 +1,5 @@
-//! Redis loses its data, dies, is suspended, returns to an old state and fails over, under load.
-//! Redis is only a cache: sends continue, and no message is lost, duplicated, overwritten or
+//! Redis loses its data, is killed, is suspended, returns to an old state and fails over, under
+//! load. Redis is only a cache: sends continue, and no message is lost, duplicated, overwritten or
 //! reordered.
 
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ async fn full_speed(fleet: &Fleet) {
 /// Asserts that sends continue during the fault, ends it with `back`, and waits for full speed.
 async fn while_away(fleet: &Fleet, meter: &Meter, what: &str, time: Duration, back: impl FnOnce()) {
     let during = measure(meter, &format!("{what}, meanwhile"), time).await;
-    assert!(during.acknowledged > 0, "{what}: nothing could be sent meanwhile");
+    assert!(during.acknowledged > 0, "{what}: no message was acknowledged meanwhile");
     block_in_place(back);
     full_speed(fleet).await;
     measure(meter, &format!("{what}, afterwards"), MOMENT).await;
@@ -81,7 +81,7 @@ async fn redis_cluster_primary_failure_under_load_loses_nothing() {
         let pattern = format!("*:c:{busy}");
         let keys =
             (0..6).flat_map(|server| redis.server(server).command(&["KEYS", &pattern]).many().to_vec());
-        let key = keys.map(|key| key.text()).next().expect("the conversation is known to Redis");
+        let key = keys.map(|key| key.text()).next().expect("Redis has the counter of the conversation");
         block_in_place(|| redis.kill_primary_of(&key));
         while_away(fleet, meter, "failover", Duration::from_secs(6), || redis.wait_until_whole()).await;
     })

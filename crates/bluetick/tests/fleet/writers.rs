@@ -1,5 +1,6 @@
-//! A node reserves a seq for a message and does not write it, because it dies or is slow. The next
-//! writer or reader fills the gap with a void. The writer's client gets one ack, with another seq.
+//! A node reserves a seq for a message and does not write it, because it crashes or is slow. The
+//! next writer or reader fills the gap with a void. The writer's client gets one ack, with another
+//! seq.
 
 use std::time::Duration;
 
