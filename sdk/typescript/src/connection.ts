@@ -12,7 +12,7 @@ import type { ConnectionStatus, LoggedOut, SocketConstructor, SocketLike } from 
 const PING_EVERY_MS = 25_000;
 /** Upper bound on the answer to a ping. Any frame counts as an answer. */
 const PONG_WITHIN_MS = 10_000;
-/** Upper bound on an attempt, from its start to the welcome. */
+/** Upper bound on an attempt, from its start to the welcome. The next attempt follows. */
 const WELCOME_WITHIN_MS = 15_000;
 /**
  * The minimum duration of a stable connection. Only a stable connection resets the reconnect delay.

@@ -21,6 +21,7 @@ async function directory(): Promise<string> {
 }
 after(() => Promise.all(directories.map((path) => rm(path, { recursive: true, force: true }))));
 
+/** Every adapter by name, opened in an empty location. */
 const ADAPTERS: Record<string, () => Promise<Storage>> = {
   memory: async () => memoryStorage(),
   file: async () => fileStorage(await directory()),

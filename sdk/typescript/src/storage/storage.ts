@@ -6,6 +6,7 @@
  */
 export type StorageKind = "meta" | "inbox" | "messages" | "outbox" | "people";
 
+/** All kinds. A new kind needs a new version of the IndexedDB database. */
 export const STORAGE_KINDS: readonly StorageKind[] = ["meta", "inbox", "messages", "outbox", "people"];
 
 /**
