@@ -1,5 +1,5 @@
-// What the browser stores outside of the SDK's database: the session, drafts, the theme and the
-// language. Where the browser refuses to store, the page works and keeps the values in memory.
+// The values that the browser stores outside of the SDK's database: session, drafts, theme and
+// language. If the browser refuses to store them, the page keeps them in memory.
 
 import type { Session } from "@bluetick/client";
 import { asLanguageChoice, type LanguageChoice } from "./i18n/index.ts";

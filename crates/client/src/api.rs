@@ -42,7 +42,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// What the caller can do about this error.
+    /// The reaction that this error requires of the caller.
     pub fn remedy(&self) -> Remedy {
         match self {
             ApiError::Unreachable(_) => Remedy::Retry,

@@ -81,7 +81,7 @@ impl Network {
         line.inspect(|line| line.cut()).is_some()
     }
 
-    /// Cuts all open connections of a node. Nothing passes through them afterwards.
+    /// Cuts all open connections of a node. They carry no further bytes.
     pub fn cut_all(&self, node: usize) {
         self.open().values().filter(|line| line.node == node).for_each(Link::cut);
     }

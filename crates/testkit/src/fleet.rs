@@ -43,7 +43,7 @@ impl Fleet {
     }
 
     /// Returns the addresses of the nodes, as a load balancer knows them: a killed node stays
-    /// listed for a moment.
+    /// listed for a short time.
     pub fn situation(&self) -> watch::Receiver<Situation> {
         self.announce.subscribe()
     }

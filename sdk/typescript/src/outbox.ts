@@ -26,7 +26,7 @@ const ANSWER_WITHIN_MS = 5_000;
  */
 const NOTHING_STORED: ReadonlySet<string> = new Set(["rate_limited", "overloaded", "draining"]);
 
-/** What the outbox needs from the client. */
+/** The callbacks by which the outbox uses the client. */
 export interface OutboxPorts {
   readonly userId: string;
   readonly tabs: Tabs;

@@ -30,7 +30,7 @@ const PARALLEL_REFRESHES = 4;
 
 const mayRetry = (error: unknown): boolean => !(error instanceof BluetickError) || error.isRetryable;
 
-/** What the sync needs from the client. */
+/** The callbacks by which the sync uses the client. */
 export interface SyncPorts {
   readonly userId: string;
   readonly random: () => number;

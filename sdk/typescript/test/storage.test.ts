@@ -1,5 +1,5 @@
 // Runs the contract of `Storage` against every adapter, and tests the files of the file storage.
-// What the client stores does not belong here.
+// The client's choice of records does not belong here.
 
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";

@@ -266,7 +266,7 @@ export function createChat(session: Session, onLoggedOut: (reason: EndReason | n
     showToast,
     announcement,
     nameOf,
-    /** What the server offers; loaded once. Rejects when the server cannot be reached. */
+    /** The features of the server, loaded once. Rejects when the server cannot be reached. */
     offer: loadOffer,
     openId: openId as Accessor<string>,
     go,

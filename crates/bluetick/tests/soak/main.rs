@@ -1,7 +1,7 @@
 //! Soak test: the real server with an archive, under constant load, while devices connect,
-//! disconnect and are cut off. At the end the history is complete, in order and without duplicates,
-//! ticks and unread are exact, and memory, file handles and threads of the server stayed flat. It
-//! runs for a minute by default, and for an hour with `./test soak`.
+//! disconnect and are cut off. At the end the history is complete, in order and without duplicates.
+//! Ticks and unread are exact, and memory, file handles and threads of the server stayed flat. The
+//! test runs for a minute by default, and for an hour with `./test soak`.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|

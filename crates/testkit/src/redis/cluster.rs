@@ -73,7 +73,7 @@ impl RedisCluster {
 
     /// Returns the server that holds this key, according to a running server.
     pub fn primary_of(&self, key: &str) -> usize {
-        let anybody = self.running().next().expect("at least one server runs");
+        let anybody = self.running().next().expect("at least one server of the cluster runs");
         let slot = anybody.command(&["CLUSTER", "KEYSLOT", key]).number();
         let ranges = anybody.command(&["CLUSTER", "SLOTS"]);
         let range = ranges.many().iter().find(|range| {

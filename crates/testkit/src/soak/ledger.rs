@@ -1,7 +1,7 @@
 //! The checker for runs that are too long for a full log. It keeps eight bytes per message: the
 //! writer and the writer's message number. It checks everything else on arrival.
 //!
-//! This is enough because the content of a message follows from its id ([`MessageName`]), and each
+//! This is enough, because the content of a message follows from its id ([`MessageName`]). Each
 //! writer numbers its messages to a conversation without a gap. The history is complete, ordered
 //! and free of duplicates if each writer's numbers are 1, 2, 3, up to the last.
 

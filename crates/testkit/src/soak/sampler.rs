@@ -58,7 +58,7 @@ pub struct Sample {
     pub ack_p99_ms: f64,
 }
 
-/// What to sample.
+/// Samples one server process.
 pub struct Gauge {
     pub process: u32,
     pub address: String,
