@@ -53,7 +53,7 @@ fn with_figures(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn numbers_accept_suffixes_and_separators() {
+fn plan_flags_accept_numbers_with_suffixes_and_separators() {
     let shell = Shell::new();
     let short = shell.run(&["plan", "--messages-per-day", "100b"]).printed();
     let long = shell.run(&["plan", "--messages-per-day", "100e9"]).printed();

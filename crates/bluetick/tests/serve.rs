@@ -234,7 +234,7 @@ fn sigterm_and_ctrl_c_shut_down_gracefully_and_keep_users() {
 }
 
 #[test]
-fn second_signal_stops_immediately() {
+fn second_signal_ends_a_draining_server_immediately() {
     let shell = Shell::new();
     let mut server = Server::start_with(&shell, &[("BLUETICK_SERVER__DRAIN_SECONDS", "600")]);
     // An incomplete request delays the drain.

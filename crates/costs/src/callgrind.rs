@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_count_except_the_client_thread() {
+    fn instructions_of_every_thread_except_the_clients_are_counted() {
         let mut counts = Counts::default();
         for thread in 1..=3 {
             counts.add(&profile(thread));

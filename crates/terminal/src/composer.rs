@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn ctrl_w_deletes_a_word() {
+    fn ctrl_w_deletes_the_word_before_the_cursor() {
         let mut composer = Composer::with("one two  ");
         composer.delete_word();
         assert_eq!(composer.text(), "one ");
