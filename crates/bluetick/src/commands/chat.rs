@@ -22,7 +22,8 @@ use crate::prompt::{ask, ask_password};
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 /// Environment variable with a token that replaces the log-in.
 const TOKEN_VARIABLE: &str = "BLUETICK_TOKEN";
-/// File with the token of the last log-in, in the directory of the session.
+/// File with the token of the last log-in, in the directory of the session. With another name,
+/// every user must log in again.
 const SESSION_FILE: &str = "session.json";
 /// Minimum remaining lifetime of a stored token, in milliseconds. A shorter-lived token expires
 /// soon after the start, so the command asks for the password instead.

@@ -20,7 +20,8 @@ use crate::output::print;
 use crate::prompt::ask;
 use crate::settings::{Engine, Inputs, Loaded, Settings};
 
-/// Interval between the lines that report waiting. Creating tables on AWS takes some seconds.
+/// Interval between the lines that report waiting. Creating tables on AWS takes some seconds; with
+/// a longer interval the command seems to hang.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
 pub fn run(command: &TablesCommand) -> Result<(), Failure> {

@@ -6,7 +6,7 @@ use super::assumptions::Assumptions;
 use super::figure::{Figure, plain};
 use super::rows;
 
-/// Size of a read unit for consistent reads in DynamoDB, in bytes. Reads are rounded up to it.
+/// Size of a read unit for consistent reads in DynamoDB, in bytes. DynamoDB rounds each read up.
 const READ_UNIT_BYTES: f64 = 4_096.0;
 /// Number of messages on a page of history, and of conversations on a page of the inbox.
 const PAGE: f64 = 20.0;

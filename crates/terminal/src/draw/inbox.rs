@@ -11,7 +11,7 @@ use super::{coloured, faint, strong};
 use crate::model::{Focus, InboxLine, Model};
 use crate::text::{cut, width};
 
-/// Height of one conversation, in rows: its name and its preview.
+/// Height of one conversation, in rows: its name and its preview. The scroll position counts in it.
 const ROWS_EACH: usize = 2;
 /// Height of the head, in rows: the user and the search input.
 const HEAD_ROWS: u16 = 2;

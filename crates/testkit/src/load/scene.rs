@@ -112,7 +112,8 @@ fn pairs(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(UserName, Us
 }
 
 /// Returns the founders of each group, and the users who are removed and added. Every user is in at
-/// least one group. The first group is large, and the third has `SMALL_GROUP` members.
+/// least one group. The first group is large, and the third has `SMALL_GROUP` members or a few
+/// more.
 fn gatherings(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(Vec<UserName>, Vec<UserName>)> {
     let mut groups: Vec<Vec<UserName>> = Vec::new();
     for number in 0..count {
