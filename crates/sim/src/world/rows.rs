@@ -105,7 +105,7 @@ impl FaultyRows {
         some
     }
 
-    /// Executes the request now or later. Always returns `NoAnswer`.
+    /// Executes the request now or later. Returns `NoAnswer`, or the error of an immediate execution.
     async fn sooner_or_later<Deed>(
         &self,
         fate: RequestOutcome,
