@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use bluetick_core::StoreError;
 use bluetick_store_embedded::OpenError;
 
-use crate::ground::Stored;
+use crate::data_directory::Stored;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {

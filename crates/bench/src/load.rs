@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::BenchError;
 use crate::report::Report;
 use crate::schedule::{Pacer, Schedule};
-use crate::talk::{Sender, Tally};
+use crate::traffic::{Sender, Tally};
 use crate::under_test::{Costs, ServerUnderTest, client_failed};
 
 /// How the senders schedule their messages.

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 
 use crate::dice::Dice;
 
-/// Capacity in bytes of the client's end of a connection, in each direction.
+/// Capacity in bytes of the client's end of a connection, in each direction. Writes beyond it wait
+/// until the other end reads.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]
@@ -81,7 +82,7 @@ impl Network {
         line.inspect(|line| line.cut()).is_some()
     }
 
-    /// Cuts all open connections of a node. Nothing passes through them afterwards.
+    /// Cuts all open connections of a node. They carry no further bytes.
     pub fn cut_all(&self, node: usize) {
         self.open().values().filter(|line| line.node == node).for_each(Link::cut);
     }

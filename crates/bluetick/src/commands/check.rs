@@ -22,7 +22,7 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
     if settings.store.engine != Engine::Embedded {
         return Err(Failure::usage(
-            "this looks through the data directory of the embedded store; for a fleet there are `bluetick tables check` \
+            "this command checks the data directory of the embedded store; for a fleet, run `bluetick tables check` \
              and `bluetick archive verify`",
         ));
     }

@@ -24,7 +24,7 @@ pub struct Rigged {
     asked: AtomicU64,
     /// A user who may read the conversation.
     readers: Mutex<BTreeMap<ConversationId, UserId>>,
-    /// ReceiptCounts above the head, by conversation and user.
+    /// Receipts above the head, by conversation and user.
     boasts: Mutex<BTreeMap<(ConversationId, UserId), Seq>>,
 }
 

@@ -39,7 +39,7 @@ enum RequestOutcome {
 }
 
 fn no_answer() -> RowsError {
-    RowsError::NoAnswer("as the simulation wants it".to_owned())
+    RowsError::NoAnswer("injected by the simulation".to_owned())
 }
 
 impl FaultyRows {
@@ -106,7 +106,7 @@ impl FaultyRows {
         some
     }
 
-    /// Executes the request now or later. Always returns `NoAnswer`.
+    /// Executes the request now or later. Returns `NoAnswer`, or the error of an immediate execution.
     async fn sooner_or_later<Deed>(
         &self,
         fate: RequestOutcome,

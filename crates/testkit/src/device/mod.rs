@@ -1,27 +1,27 @@
 //! A well-behaved client. It keeps its messages and its outbox across disconnects, fetches missing
 //! messages, and checks everything it receives against the contract.
 //!
-//! `habits` holds its random actions and `hearing` handles received frames. Faults of the server
+//! `actions` holds its random actions and `frames` handles received frames. Faults of the server
 //! and comparisons between devices do not belong here.
 
+mod actions;
 mod connection;
+mod frames;
 mod gaps;
-mod habits;
-mod hearing;
+mod lifecycle;
 mod record;
-mod storm;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod view;
+mod violation;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-pub use habits::{Habits, Reader};
+pub use actions::{Habits, Reader};
 pub use record::{Happened, Record};
-pub use trouble::{ReadState, Trouble, Violation};
 pub use view::{Seen, Step, View};
+pub use violation::{ReadState, Trouble, Violation};
 
 use crate::checker::{ClientLog, Event};
 use crate::client::Socket;

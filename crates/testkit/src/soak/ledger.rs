@@ -1,7 +1,7 @@
 //! The checker for runs that are too long for a full log. It keeps eight bytes per message: the
 //! writer and the writer's message number. It checks everything else on arrival.
 //!
-//! This is enough because the content of a message follows from its id ([`MessageName`]), and each
+//! This is enough, because the content of a message follows from its id ([`MessageName`]). Each
 //! writer numbers its messages to a conversation without a gap. The history is complete, ordered
 //! and free of duplicates if each writer's numbers are 1, 2, 3, up to the last.
 
@@ -25,7 +25,8 @@ pub struct MessageName {
     pub number: u64,
 }
 
-/// Exclusive upper bound on the number of filler phrases after the id in a text.
+/// Exclusive upper bound on the number of filler phrases after the id in a text. It varies the size
+/// of messages; a larger bound makes messages and the store larger.
 const MOST_WORDS: u64 = 24;
 
 impl MessageName {
@@ -110,9 +111,9 @@ impl fmt::Display for Found {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct NameHash(u64);
 
-/// A seq that has not been seen yet.
+/// The entry of a seq that has not been seen yet.
 const UNSEEN: NameHash = NameHash(0);
-/// A notice, which has no writer.
+/// The entry of a notice, which has no writer.
 const NOTICE: NameHash = NameHash(u64::MAX);
 
 /// Bits of a `NameHash` for the message number; the writer gets the rest. `NameHash::of` panics on
@@ -275,7 +276,7 @@ impl Ledger {
 impl ConversationRecord {
     fn place(&mut self, seq: u64, now: NameHash) -> Result<(), Breach> {
         let Some(at) = seq.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
-            return Err(Breach::Misspoken(format!("a message at place {seq}")));
+            return Err(Breach::Misspoken(format!("a message at seq {seq}")));
         };
         if self.prints.len() <= at {
             self.prints.resize(at + 1, UNSEEN);

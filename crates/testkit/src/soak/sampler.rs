@@ -57,7 +57,7 @@ pub struct Sample {
     pub ack_p99_ms: f64,
 }
 
-/// What to sample.
+/// Samples one server process.
 pub struct Gauge {
     pub process: u32,
     pub address: String,
@@ -66,11 +66,12 @@ pub struct Gauge {
     pub acks: Arc<Acks>,
 }
 
-/// Name of the threads of the server's runtime.
+/// Name of the server's runtime threads. It must match the server's, or a sample counts them as
+/// other threads.
 const POOL: &str = "bluetick-worker";
 /// Number of samples between two scans of the files. A scan is slow, and the files change slowly.
 const FILES_EVERY: u64 = 10;
-/// Interval between two samples.
+/// Interval between two samples. Graphs and trends count one sample per second.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Gauge {

@@ -92,7 +92,7 @@ impl Wire {
 }
 
 fn away() -> Away {
-    Away("as the simulation wants it".to_owned())
+    Away("injected by the simulation".to_owned())
 }
 
 #[async_trait]
