@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Keeps few of many inputs: those with a name of their own, which once broke something, and then again and again the one
-that reaches most that none before it does, up to a number.
+"""Reduces a corpus to a few inputs.
+
+Keeps every input with a name of its own, because it once found a bug. Then it repeatedly adds the input that covers the
+most code that no earlier one covers, up to MOST_FILES.
 
     keep.py TARGET KEPT FOUND
 """
@@ -14,7 +16,9 @@ import subprocess
 import sys
 import tempfile
 
+# Upper bound on the chosen inputs per target. The repository contains them, and every test run decodes them.
 MOST_FILES = 14
+# Upper bound on the size of a chosen input, in bytes. Larger inputs are hard to read and slow to decode.
 MOST_BYTES = 4_096
 
 
@@ -23,7 +27,7 @@ def broke_something(file):
 
 
 def reached(target, files):
-    """By each file, the places of the program that it reaches."""
+    """Returns for each file the code locations that it covers."""
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
         inputs, merged, control = directory / "inputs", directory / "merged", directory / "control"
@@ -49,7 +53,7 @@ def main():
     stays = [(file.name, file.read_bytes()) for file in sorted(kept.iterdir()) if broke_something(file)]
     files = [file for file in sorted(kept.iterdir()) if not broke_something(file)] + sorted(found.iterdir())
     files = [file for file in files if file.stat().st_size <= MOST_BYTES]
-    # Small inputs are read by people.
+    # Prefer small inputs, because developers read them.
     files.sort(key=lambda file: file.stat().st_size)
     left = reached(target.resolve(), files)
     chosen, covered = [], set()

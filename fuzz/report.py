@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One line about a run of the fuzzer, from what it said."""
+"""Summarizes the output of a fuzzer run in one line."""
 
 import re
 import sys
@@ -14,6 +14,6 @@ def last(pattern):
 
 print(
     f"{sys.argv[1]:16}{last('number_of_executed_units: ([0-9]+)'):>12,} inputs, "
-    f"{last('average_exec_per_sec: +([0-9]+)'):,} a second, {last(' cov: ([0-9]+)'):,} places reached, "
+    f"{last('average_exec_per_sec: +([0-9]+)'):,} a second, {last(' cov: ([0-9]+)'):,} locations covered, "
     f"{last(' corp: ([0-9]+)')} inputs kept, {last('peak_rss_mb: +([0-9]+)')} MB at most"
 )

@@ -43,7 +43,7 @@ case "$*" in
 clippy*) exit "${STUB_LINTS:-0}" ;;
 *--no-run*) exit "${STUB_BUILD:-0}" ;;
 *"--test fleet"*)
-    echo "test a_node_dies ... FAILED"
+    echo "test killed_node_loses_no_message ... FAILED"
     echo "test result: FAILED. 12 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out"
     exit "${STUB_FLEET:-0}" ;;
 *--no-fail-fast*) echo "test result: ok. 40 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out" ;;
@@ -75,7 +75,7 @@ for name in $suites; do expect "^$name +[0-9]+ +[0-9]+ +[0-9]+ s$"; done
 expect '^lints +0 +1 '
 expect '^fleet +12 +1 '
 expect '^rust +40 +0 '
-expect '^test a_node_dies \.\.\. FAILED$'
+expect '^test killed_node_loses_no_message \.\.\. FAILED$'
 expect '^[0-9]+ passed, 2 failed$'
 expect '^total time: [0-9]+ min [0-9]+ s$'
 

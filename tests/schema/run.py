@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Calls every route of a real server in every way that its own description allows, and in many that it forbids.
+"""Calls every route of a real server with valid and invalid requests that schemathesis generates.
 
-A server is started with a data directory of its own, people and conversations are made in it, and schemathesis calls it:
-no answer may be a failure of the server, of a status or a shape that /openapi.json does not tell of, or let somebody in
-without a token. What is destroyed on the way is thrown away with the directory.
+The script starts a server with its own data directory and creates users and conversations. No answer
+may be a server error, have a status or a body that /openapi.json does not describe, or accept a call
+without a token. The script deletes the data directory at the end.
 
     run.py SERVER SCHEMATHESIS [--seed N] [--examples N]
 """
@@ -24,7 +24,7 @@ import urllib.request
 HERE = pathlib.Path(__file__).parent
 
 
-# The routes behind which the token of the calls is good for nothing.
+# The routes that revoke the token of the calls. They run last.
 LOG_OUT = ["logout", "set_password", "revoke_sessions"]
 
 
@@ -35,9 +35,9 @@ def free_port():
 
 
 class Server:
-    """The real one, as a child process, on a data directory that is gone afterwards."""
+    """The real server as a child process, on a temporary data directory."""
 
-    # Whoever asks a thousand times a second is not the subject here; the limits have tests of their own.
+    # Disabled limits. Schemathesis sends a thousand requests a second, and other tests cover the limits.
     LIMITS = [
         "sends_per_second",
         "requests_per_second",
@@ -76,16 +76,16 @@ class Server:
                 time.sleep(0.1)
 
     def stop(self):
-        """Politely. Returns what is wrong with how it ended."""
+        """Stops the server with SIGTERM. Returns a sentence if it did not end normally, else None."""
         if self.process.poll() is not None:
-            return f"the server has ended by itself, with {self.process.returncode}"
+            return f"the server ended by itself with exit code {self.process.returncode}"
         self.process.send_signal(signal.SIGTERM)
         try:
             ended = self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             return "the server does not stop"
-        return f"the server stopped with {ended}" if ended != 0 else None
+        return f"the server stopped with exit code {ended}" if ended != 0 else None
 
     def panics(self):
         return [line for line in self.log.read_text(errors="replace").splitlines() if "panicked" in line]
@@ -102,7 +102,7 @@ class Server:
 
 
 def furnish(server):
-    """People who know each other and have said something, so that calls find what they are about."""
+    """Creates users, conversations and messages, so that calls find existing resources."""
     tokens = {}
     for name in ["alice", "bob", "carol"]:
         made = server.call("POST", "/v1/signup", {"user_id": name, "password": f"{name} and a long password"})
@@ -119,14 +119,14 @@ def furnish(server):
             said = {"message_id": f"m{number}", "content": f"message {number}"}
             path = f"/v1/conversations/{conversations[-1]}/messages"
             server.call("POST", path, said, tokens["alice"])
-    # One that exists and that alice is not in.
+    # A conversation that exists and that alice is not a member of.
     made = server.call("POST", "/v1/conversations", {"kind": "direct", "peer": "carol"}, tokens["bob"])
     conversations.append(made["conversation_id"])
     return tokens["alice"], conversations
 
 
 def settings(server, token, conversations, seed, examples):
-    """Those of schemathesis. TOML takes JSON's strings and lists as they are."""
+    """Returns the configuration of schemathesis. JSON strings and lists are valid TOML."""
     admin_key = (server.data / "admin.key").read_text().strip()
     return f"""
 seed = {seed}
@@ -156,7 +156,7 @@ def main():
     parser.add_argument("server", type=pathlib.Path)
     parser.add_argument("schemathesis", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--examples", type=int, default=25, help="for each route, in each phase")
+    parser.add_argument("--examples", type=int, default=25, help="generated calls per route and phase")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
@@ -169,15 +169,15 @@ def main():
             command = [arguments.schemathesis.absolute(), "--config-file", config, "run", server.url + "/openapi.json"]
             without, alone = ([f"--{kind}-operation-id={name}" for name in LOG_OUT] for kind in ["exclude", "include"])
             passed = subprocess.run(command + without, cwd=directory).returncode == 0
-            # Whatever was done to it, it still works.
+            # The server still answers after all generated calls.
             server.call("GET", "/v1/conversations", token=token)
-            # What makes the token void comes last.
+            # The routes that revoke the token come last.
             passed = subprocess.run(command + alone, cwd=directory).returncode == 0 and passed
             made = server.call("POST", "/v1/signup", {"user_id": "who-came-last-4711", "password": "one more long password"})
             server.call("GET", "/v1/conversations", token=made["token"])
         finally:
             wrong = server.stop()
-        troubles = ([] if passed else ["schemathesis has found something, see above"]) + ([wrong] if wrong else [])
+        troubles = ([] if passed else ["schemathesis found a problem, see above"]) + ([wrong] if wrong else [])
         troubles += [f"the server panicked: {line}" for line in server.panics()]
         for trouble in troubles:
             print(trouble, file=sys.stderr)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Lets Autobahn's fuzzing client speak WebSocket with our own stack, and judges what it says.
+"""Runs the Autobahn test suite against the server's WebSocket stack and evaluates its results.
 
-The server is the example `echo` of crates/server: door, handshake, reading, writing and closing are those of clients,
-and what is said is said back.
+The server is the example `echo` of crates/server. It uses the listener, handshake, reader, writer and close of a real
+server, and returns every message.
 
     run.py ECHO WSTEST [--cases 1.*,2.*] [--report FILE]
 """
@@ -15,10 +15,10 @@ import subprocess
 import sys
 import tempfile
 
-# Everything but the limits (9, which take minutes) and compression (12 and 13), which is not offered.
+# All chapters except the limits (9, which take minutes) and compression (12 and 13, which the server does not offer).
 USUAL = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "10.*"]
 
-# NON-STRICT: right, and later than it could have been. INFORMATIONAL: the protocol leaves it open.
+# Accepted behaviours. NON-STRICT: correct, but later than possible. INFORMATIONAL: the protocol does not specify it.
 GOOD = {"OK", "NON-STRICT", "INFORMATIONAL"}
 
 
@@ -38,7 +38,7 @@ def run_suite(wstest, url, cases, directory):
         ended = subprocess.run(command, cwd=directory, stdout=output, stderr=subprocess.STDOUT).returncode
     index = directory / "reports" / "index.json"
     if ended != 0 or not index.exists():
-        sys.exit(f"the suite itself has failed\n{log.read_text(errors='replace')[-4000:]}")
+        sys.exit(f"the suite itself failed\n{log.read_text(errors='replace')[-4000:]}")
     return json.loads(index.read_text())["bluetick"]
 
 
@@ -47,7 +47,7 @@ def place(case):
 
 
 def judge(results, reports):
-    """A table of what was found by chapter, and what is not good."""
+    """Returns a table of the results by chapter, and a line for each unaccepted result."""
     behaviours = sorted({result["behavior"] for result in results.values()}, key=lambda name: (name not in GOOD, name))
     chapters = collections.defaultdict(collections.Counter)
     for case, result in results.items():
@@ -71,7 +71,7 @@ def main():
     parser.add_argument("echo", type=pathlib.Path)
     parser.add_argument("wstest", type=pathlib.Path)
     parser.add_argument("--cases", default=",".join(USUAL))
-    parser.add_argument("--report", type=pathlib.Path, help="where the table goes as well")
+    parser.add_argument("--report", type=pathlib.Path, help="also write the table to this file")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         directory = pathlib.Path(directory)
@@ -83,7 +83,7 @@ def main():
             results = run_suite(arguments.wstest.absolute(), url, arguments.cases.split(","), directory)
             still_there = server.poll() is None
         finally:
-            # It ends with its standard input.
+            # The server ends when its standard input is closed.
             server.stdin.close()
             try:
                 ended = server.wait(timeout=60)
@@ -95,7 +95,7 @@ def main():
         if arguments.report:
             arguments.report.write_text("\n".join(lines) + "\n")
         if not still_there or ended != 0:
-            bad.append(f"the server ended by itself or badly: {ended}")
+            bad.append(f"the server ended early or with an error: {ended}")
         if not results:
             bad.append("no case was run")
         for line in bad:

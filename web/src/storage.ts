@@ -1,5 +1,5 @@
-// What the browser stores outside of the SDK's database: the session, drafts, the theme and the
-// language. Where the browser refuses to store, the page works and keeps the values in memory.
+// The values that the browser stores outside of the SDK's database: session, drafts, theme and
+// language. If the browser refuses to store them, the page keeps them in memory.
 
 import type { Session } from "@bluetick/client";
 import { asLanguageChoice, type LanguageChoice } from "./i18n/index.ts";
@@ -27,6 +27,7 @@ function write(key: string, value: string | null, area: "localStorage" | "sessio
 // The session belongs to the tab, so that two users can be logged in in two tabs. A new tab takes
 // the latest session.
 
+/** The key of the session. Another key logs every user out. */
 const SESSION_KEY = "bluetick:session";
 
 function parseSession(text: string | null): Session | null {
@@ -59,6 +60,7 @@ export function clearSession(session: Session): void {
 // Why the last session of this tab ended, and of which user. The log-in screen shows it, also after
 // a reload.
 
+/** The key of the end reason. */
 const ENDED_KEY = "bluetick:ended";
 
 const END_REASONS = ["expired", "revoked", "wrong_user"] as const;
@@ -114,6 +116,7 @@ export function clearDrafts(user: string): void {
 // The theme
 
 export type Theme = "system" | "light" | "dark";
+/** The key of the theme. */
 const THEME_KEY = "bluetick:theme";
 
 export function loadTheme(): Theme {
@@ -128,6 +131,7 @@ export function applyTheme(theme: Theme): void {
 
 // The language
 
+/** The key of the language choice. */
 const LANGUAGE_KEY = "bluetick:language";
 
 export const loadLanguageChoice = (): LanguageChoice => asLanguageChoice(read(LANGUAGE_KEY, "localStorage"));

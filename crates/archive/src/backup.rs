@@ -15,8 +15,8 @@ use crate::engine::{self, ObjectBackend};
 use crate::fetch::{Remote, was_not_new};
 use crate::{ArchiveSettings, ObjectArchiveError};
 
-/// Minimum timeout of one request. With a shorter one, a large backup object fails over a slow
-/// network.
+/// Minimum timeout of one request, even if `archive.timeout_seconds` is lower. With a shorter one,
+/// a large backup object fails over a slow network.
 const LEAST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The location of a backup destination: a directory, or `s3://bucket/prefix`.
@@ -32,14 +32,14 @@ impl FromStr for BackupLocation {
     fn from_str(text: &str) -> Result<BackupLocation, String> {
         let Some(rest) = text.strip_prefix("s3://") else {
             if text.is_empty() || text.contains("://") {
-                return Err("a place is a directory, or s3://bucket/prefix".to_owned());
+                return Err("a backup destination is a directory or s3://bucket/prefix".to_owned());
             }
             return Ok(BackupLocation::Directory(text.into()));
         };
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let prefix = prefix.trim_end_matches('/');
         if bucket.is_empty() || prefix.is_empty() {
-            return Err("a place in a bucket has a name of its own: s3://bucket/prefix".to_owned());
+            return Err("a backup in a bucket needs a prefix: s3://bucket/prefix".to_owned());
         }
         Ok(BackupLocation::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
@@ -125,7 +125,7 @@ impl BackupDestination {
             Err(error) if was_not_new(&error) => match self.remote.whole(&path, name).await {
                 // An earlier attempt succeeded, but its response was lost.
                 Ok(there) if there == *bytes => {}
-                Ok(_) => return Err(self.remote.unavailable(&format!("{name} is there already"))),
+                Ok(_) => return Err(self.remote.unavailable(&format!("{name} already exists"))),
                 // The object store does not support put-if-absent.
                 Err(ObjectArchiveError::Missing { .. }) => {
                     let written = self.remote.write(&path, bytes, PutMode::Overwrite).await?;

@@ -1,10 +1,11 @@
 //! The block cache: bounded in bytes, and it lets concurrent readers share a fetch in progress.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
@@ -31,9 +32,11 @@ impl Weighter<BlockKey, Arc<Block>> for Bytes {
 
 /// Minimum capacity of a shard, in bytes. A block larger than its shard is never cached.
 const SHARD_BYTES: u64 = 8 << 20;
-/// Maximum number of shards. More shards reduce lock contention.
+/// Maximum number of shards. Fewer shards increase lock contention; more make each shard, and so
+/// the largest cached block, smaller.
 const MAX_SHARDS: u64 = 16;
-/// Typical size of a block, in bytes. Used only to estimate the number of entries.
+/// Typical size of a block, in bytes. Used only to estimate the number of entries; a wrong value
+/// wastes memory or makes the table grow.
 const TYPICAL_BYTES: u64 = 32 << 10;
 
 /// The block cache.
@@ -72,7 +75,7 @@ impl BlockCache {
         BlockCache { shared: Arc::new(CacheState { cache, flights: Mutex::default() }) }
     }
 
-    /// Returns the block, and whether it came from the cache or a fetch in progress. Otherwise runs
+    /// Returns the block, and whether the cache or a fetch in progress provided it. Otherwise runs
     /// `fetch`. The fetch ends early only if all its readers drop their futures.
     pub(crate) async fn get(
         &self,
@@ -115,7 +118,7 @@ enum Boarded {
 
 impl CacheState {
     fn flights(&self) -> MutexGuard<'_, Flights> {
-        self.flights.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flights.lock()
     }
 
     /// Joins or starts the fetch of a block, under the lock.

@@ -22,8 +22,9 @@ pub(crate) struct ObjectBackend {
     pub hint: &'static str,
 }
 
-/// Hint for errors of an S3 store that found no credentials.
-const NO_KEY: &str = " (AWS_ACCESS_KEY_ID is not set and there is no credentials file, so that the machine's own role was asked for)";
+/// Hint for errors of an S3 store that found no credentials. Without it, the error only names an
+/// unreachable metadata service.
+const NO_KEY: &str = " (AWS_ACCESS_KEY_ID is not set and there is no credentials file, so the credentials of the machine's role were requested)";
 
 /// Opens the configured object store; `None` if the archive is off. `variable` reads environment
 /// variables.

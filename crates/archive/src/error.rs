@@ -14,7 +14,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ObjectArchiveError {
     /// The object store answered that the object does not exist.
-    #[error("segment {name} is not there")]
+    #[error("segment {name} is missing")]
     Missing { name: String },
     /// The fetched bytes are not the bytes that were put.
     #[error("segment {name} is damaged: {why}")]
@@ -97,7 +97,8 @@ pub(crate) fn is_of_the_object(not_found: &ObjectError) -> bool {
 
 /// Describes an error briefly, without the response body.
 pub(crate) fn in_words(error: &ObjectError) -> String {
-    /// Maximum length of a message, in bytes.
+    /// Maximum length of a message, in bytes. It bounds a log line, and how much of an unexpected
+    /// response reaches the log.
     const MAX_BYTES: usize = 200;
     let text = root_of(error).to_string();
     if let Some((_, words)) = http_answer(&text) {

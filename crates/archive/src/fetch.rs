@@ -116,7 +116,7 @@ impl Remote {
     ) -> Result<u64, ObjectArchiveError> {
         let Some(root) = self.engine.directory.clone() else { return Ok(0) };
         let done = self.ask(tokio::task::spawn_blocking(move || work(&root))).await?;
-        let done = done.map_err(|_| self.unavailable("the work on its files was stopped"))?;
+        let done = done.map_err(|_| self.unavailable("the file operation was cancelled"))?;
         done.map_err(|error| self.unavailable(&error.to_string()))
     }
 
@@ -137,7 +137,7 @@ impl Remote {
             ObjectError::NotFound { .. }
                 if self.engine.directory.as_ref().is_some_and(|root| !root.is_dir()) =>
             {
-                self.unavailable("it is not there")
+                self.unavailable("no such directory")
             }
             ObjectError::NotFound { .. } => ObjectArchiveError::Missing { name: name.to_owned() },
             _ => self.unavailable(&in_words(error)),
@@ -154,7 +154,8 @@ impl Remote {
 /// Returns whether a conditional put failed because the object exists or the store does not support
 /// the condition.
 pub(crate) fn was_not_new(error: &ObjectError) -> bool {
-    /// HTTP status of an S3 server that does not support the condition.
+    /// HTTP status of an S3 server that does not support the condition. Without this case, puts to
+    /// such a server fail.
     const NOT_IMPLEMENTED: u16 = 501;
     matches!(
         error,

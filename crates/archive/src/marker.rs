@@ -6,11 +6,11 @@
 //! matters; its text is for operators.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use object_store::PutMode;
 use object_store::path::Path;
+use parking_lot::Mutex;
 
 use crate::ObjectArchiveError;
 use crate::fetch::{Remote, was_not_new};
@@ -25,7 +25,8 @@ pub(crate) struct Markers {
     seen: Mutex<HashSet<StoreNumber>>,
 }
 
-/// Name of the marker, next to the conversations of its store.
+/// Name of the marker, next to the conversations of its store. Part of the stored format: with
+/// another name, existing archives count as missing.
 pub(crate) const FILE: &str = "ARCHIVE.txt";
 
 /// Returns the key of the marker, below the prefix.
@@ -54,11 +55,11 @@ impl Markers {
         let key = key(store);
         match remote.whole(&remote.path(&key), &key).await {
             Ok(_) => {
-                self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(store);
+                self.seen.lock().insert(store);
                 Ok(())
             }
             Err(ObjectArchiveError::Missing { .. }) => Err(ObjectArchiveError::Unavailable(format!(
-                "{} does not hold this store's archive ({key} is not there); were the settings of [archive] changed, \
+                "{} does not hold this store's archive ({key} is missing); were the settings of [archive] changed, \
                  or is the directory not mounted?",
                 remote.engine().place
             ))),
@@ -67,9 +68,9 @@ impl Markers {
     }
 
     /// Creates the marker if needed. Call it before a segment is put. Fails if a known marker is
-    /// gone from a directory.
+    /// missing from a directory.
     pub(crate) async fn make(&self, remote: &Remote, store: StoreNumber) -> Result<(), ObjectArchiveError> {
-        if self.seen.lock().unwrap_or_else(PoisonError::into_inner).contains(&store) {
+        if self.seen.lock().contains(&store) {
             // A bucket cannot change while the process runs. A directory can be unmounted, and
             // checking it is cheap.
             return match remote.engine().directory {

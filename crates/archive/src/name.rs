@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn another_spelling_is_refused() {
+    fn segment_name_in_another_spelling_is_refused() {
         let text = name().to_string();
         for wrong in [
             String::new(),
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_come_back(store: [u8; 8], group: [u8; 15], first in 1..=Seq::MAX.get(), more in 0..5000u64, revision: u32) {
+        fn segment_name_round_trips(store: [u8; 8], group: [u8; 15], first in 1..=Seq::MAX.get(), more in 0..5000u64, revision: u32) {
             let first = Seq::new(first);
             let last = first.plus(more).min(Seq::MAX);
             let name = SegmentName { store, conversation: ConversationId::group(group), first, last, revision };

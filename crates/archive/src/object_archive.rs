@@ -81,7 +81,8 @@ fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-/// Upper bound on one request of an archive created with [`ObjectArchive::over`].
+/// Upper bound on one request of an archive created with [`ObjectArchive::over`]. A request to an
+/// object store that hangs blocks its caller for that long.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl ObjectArchive {
@@ -124,7 +125,7 @@ impl ObjectArchive {
     }
 
     /// Fails unless this location holds the archive of the store. Call it before a job if rows
-    /// refer to segments: in a wrong location every segment would look missing, and new segments
+    /// refer to segments. In a wrong location every segment would look missing, and new segments
     /// would be lost later.
     pub async fn must_hold(&self, store: [u8; 8]) -> Result<(), ObjectArchiveError> {
         self.0.markers.must_be_there(&self.0.remote, store).await

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_of_other_servers_are_taken() {
+    fn endpoint_of_another_s3_server_is_accepted() {
         for endpoint in
             ["http://127.0.0.1:9000", "https://s3.example.org/", "http://[::1]:9000", "https://a/b"]
         {

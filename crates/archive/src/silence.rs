@@ -1,13 +1,14 @@
 //! A circuit breaker for the object store. After a failure, requests fail fast for a pause, so that
 //! readers do not queue up behind a timeout.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ObjectArchiveError;
 
 /// Time without an answer after which other requests fail fast. If it is too short, a slow object
-/// store is treated as down.
+/// store counts as down; if it is too long, readers queue up behind the timeout.
 const NO_ANSWER: Duration = Duration::from_secs(2);
 
 /// The circuit breaker.
@@ -38,7 +39,7 @@ impl Silence {
         question: impl Future<Output = Result<T, ObjectArchiveError>>,
     ) -> Result<T, ObjectArchiveError> {
         if !self.may_ask() {
-            let why = "it did not answer just now, and is asked again in a moment";
+            let why = "it did not answer a moment ago; requests fail fast until the next probe";
             return Err(ObjectArchiveError::Unavailable(why.to_owned()));
         }
         let mut question = std::pin::pin!(question);
@@ -57,7 +58,7 @@ impl Silence {
     }
 
     fn state(&self) -> MutexGuard<'_, SilenceState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns whether a request may run. After a pause, starts the next pause and admits one
@@ -80,7 +81,7 @@ impl Silence {
         let mut state = self.state();
         state.until = Some(Instant::now() + self.pause);
         if !std::mem::replace(&mut state.told, true) {
-            tracing::warn!(why, "the archive does not answer; messages in it cannot be read until it does");
+            tracing::warn!(why, "object store of the archive unavailable; archived messages cannot be read");
         }
     }
 
@@ -89,7 +90,7 @@ impl Silence {
         let mut state = self.state();
         state.until = None;
         if std::mem::replace(&mut state.told, false) {
-            tracing::info!("the archive answers again");
+            tracing::info!("object store of the archive available again");
         }
     }
 }

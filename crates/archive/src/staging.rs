@@ -14,7 +14,7 @@ use crate::marker;
 /// Fails if the directory does not exist, such as on an unmounted volume. Without this check, a put
 /// would create it, and a list would find it empty.
 pub(crate) fn is_there(root: &Path) -> io::Result<u64> {
-    if root.is_dir() { Ok(0) } else { Err(io::Error::new(io::ErrorKind::NotFound, "it is not there")) }
+    if root.is_dir() { Ok(0) } else { Err(io::Error::new(io::ErrorKind::NotFound, "no such directory")) }
 }
 
 /// Syncs an existing object and its parent directories, so that it survives a power loss.

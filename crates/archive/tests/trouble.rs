@@ -266,7 +266,7 @@ async fn unmounted_directory_is_unavailable_and_not_lost() {
     place.object_archive.put(&name, sealed.bytes).await.unwrap();
     std::fs::remove_dir_all(place.directory.as_ref().unwrap().path().join("archive")).unwrap();
     let said = assert_unavailable(&place.object_archive).await;
-    assert!(said.iter().all(|text| text.ends_with("archive: it is not there")), "{said:?}");
+    assert!(said.iter().all(|text| text.ends_with("archive: no such directory")), "{said:?}");
 }
 
 #[tokio::test]
@@ -311,7 +311,7 @@ async fn staged_files_of_a_crashed_put_are_swept() {
 }
 
 #[tokio::test]
-async fn location_is_reported_in_words() {
+async fn location_names_the_directory_or_the_bucket() {
     let data_dir = tempfile::tempdir().unwrap();
     let real = data_dir.path().canonicalize().unwrap();
     let place = |settings: ArchiveSettings| {

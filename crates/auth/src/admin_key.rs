@@ -9,7 +9,8 @@ use ring::{digest, hmac};
 
 use crate::{AdminSettings, AuthSetupError, secret_file};
 
-/// The key file in the data directory.
+/// The key file in the data directory. With another name, the server generates a new key, and the
+/// old one is refused.
 const FILE_NAME: &str = "admin.key";
 
 /// Minimum length of the setting `admin.key`, in bytes. The key grants full access, and an attacker
@@ -89,7 +90,7 @@ fn fingerprint(key: &str) -> String {
 fn configured(settings: &AdminSettings) -> Result<Option<String>, AuthSetupError> {
     let Some(key) = &settings.key else { return Ok(None) };
     let reason = if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
-        "it travels in an HTTP header, so it has visible ASCII characters only"
+        "it is sent in an HTTP header, so it must contain visible ASCII characters only"
     } else if key.len() < LEAST_BYTES {
         "it needs at least 16 bytes: a shorter key can be guessed"
     } else {

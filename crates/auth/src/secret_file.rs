@@ -10,9 +10,11 @@ use bluetick_core::ports::Random;
 
 use crate::AuthSetupError;
 
-/// Length of a generated secret before hex encoding, in bytes.
+/// Length of a generated secret before hex encoding, in bytes. An attacker could guess a much
+/// shorter one.
 const SECRET_BYTES: usize = 32;
-/// Minimum length of the secret in a key file, in bytes. A shorter file was truncated or emptied.
+/// Minimum length of the secret in a key file, in bytes. A shorter file was truncated or emptied,
+/// and an attacker could guess its content.
 const LEAST_FILE_BYTES: usize = 16;
 
 /// Reads the secret in `path`. Returns `None` if the file does not exist, and an error if its

@@ -90,7 +90,8 @@ impl AuthSettings {
     }
 }
 
-/// Replaces a secret in debug output.
+/// Replaces a secret in debug output. It has a fixed length, so that it does not reveal the length
+/// of the secret.
 const MASK: &str = "***";
 
 /// Implemented by hand to keep secrets out of logs.

@@ -364,8 +364,8 @@ fn iat_of_another_issuer_is_capped_one_minute_ahead() {
     assert!(strict.verify(&ahead, NOW.plus_millis(2_000)).is_ok(), "the token is valid after its iat");
     assert!(lenient.verify(&ahead, NOW).is_ok());
     assert_eq!(lenient.verify(&issued(1_800_000_092), NOW), Err(TokenError::NotYetValid));
-    // A token minted by the server is newer than every revocation, whatever its clock did since,
-    // and also if the operator has the same key.
+    // A token minted by the server is newer than every revocation. This holds after any change of
+    // its clock, and also if the operator has the same key.
     for own in [world.tokens(&AuthSettings::default()), strict] {
         let later = NOW.plus_millis(1_000_000);
         let minted = own.mint_as_issued(&alice(), Duration::from_secs(60), NOW, later).unwrap();

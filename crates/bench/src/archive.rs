@@ -13,14 +13,14 @@ use bluetick_core::{ConversationId, Seq};
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
-use crate::ground::Ground;
+use crate::chat_texts;
+use crate::data_directory::Ground;
 use crate::latencies::Latencies;
-use crate::line::ServerFrameKind;
 use crate::measure::{Usage, disk_bytes};
 use crate::progress::step;
 use crate::seed::{SeededChat, Texts, fill, open, person};
-use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
+use crate::websocket::ServerFrameKind;
 use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct ArchiveBench {
 }
 
 /// Number of distinct pages that readers request repeatedly when the workload measures cached
-/// reads.
+/// reads. They must fit into the server's caches.
 const FAVOURITES: u64 = 64;
 
 pub fn run(bench: ArchiveBench) -> Result<BenchReport, BenchError> {
@@ -50,9 +50,9 @@ async fn measure(bench: &ArchiveBench) -> Result<BenchReport, BenchError> {
         .parameter("messages_each", bench.messages as u64)
         .parameter("readers", bench.readers as u64)
         .parameter("seconds", bench.seconds);
-    step("storing what is to move");
+    step("storing the messages to archive");
     let store = open(&bench.directory)?;
-    let texts: Texts = Arc::new(small_talk::text);
+    let texts: Texts = Arc::new(chat_texts::text);
     let chats = (0..bench.conversations).map(|number| SeededChat {
         from: person("writer", number),
         to: person("reader", 0),
@@ -67,11 +67,11 @@ async fn measure(bench: &ArchiveBench) -> Result<BenchReport, BenchError> {
     report.figure("tables_before_bytes", "tables before", before as f64, "bytes");
     report.figure("tables_before_bytes_per_message", "tables before", each(before), "bytes a message");
 
-    step("reading and sending before");
+    step("reading and sending before the archive run");
     let server = ServerUnderTest::start(&bench.binary, &bench.directory).await?;
     pages(bench, &server, &mut report, ("hot", "hot"), Choice::Any).await?;
     pages(bench, &server, &mut report, ("hot_favourite", "hot, favourites"), Choice::Favourites).await?;
-    acks(bench, &server, &mut report, ("quiet", "nothing else happens")).await?;
+    acks(bench, &server, &mut report, ("quiet", "without other load")).await?;
     server.stop().await?;
     let directory = bench.directory.join("archive");
     let place = directory.display().to_string();
@@ -84,11 +84,11 @@ async fn measure(bench: &ArchiveBench) -> Result<BenchReport, BenchError> {
     let moving = [&settings[..], &[("BLUETICK_ARCHIVE__EVERY_SECONDS", "1")]].concat();
     let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &moving).await?;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    step("sending while messages move");
-    acks(bench, &server, &mut report, ("moving", "while messages move")).await?;
+    step("sending during the archive run");
+    acks(bench, &server, &mut report, ("moving", "during the archive run")).await?;
     server.stop().await?;
 
-    step("moving the rest");
+    step("archiving the remaining messages");
     move_the_rest(bench, &directory, &mut report).await?;
     let after = disk_bytes(&tables);
     report.figure("tables_after_bytes", "tables after", after as f64, "bytes");
@@ -96,7 +96,7 @@ async fn measure(bench: &ArchiveBench) -> Result<BenchReport, BenchError> {
     let objects = disk_bytes(&directory);
     report.figure("objects_bytes", "objects, on the disk", objects as f64, "bytes");
     report.figure("objects_bytes_per_message", "objects, on the disk", each(objects), "bytes a message");
-    step("reading afterwards");
+    step("reading after the archive run");
     let still = [&settings[..], &[("BLUETICK_ARCHIVE__EVERY_SECONDS", "0")]].concat();
     let server = ServerUnderTest::start_with(&bench.binary, &bench.directory, &still).await?;
     pages(bench, &server, &mut report, ("archived", "archived"), Choice::Any).await?;
@@ -137,7 +137,7 @@ async fn move_the_rest(
     let pace = moved.messages as f64 / spent.wall.as_secs_f64();
     report.figure("moved_per_second", "moved in this run", pace, "/s");
     let cpu = spent.cpu.as_secs_f64() / moved.messages.max(1) as f64 * 1e6;
-    report.figure("cpu_seconds_per_million_messages", "CPU of moving", cpu, "s a million messages");
+    report.figure("cpu_seconds_per_million_messages", "CPU of archiving", cpu, "s a million messages");
     let cold = status.cold;
     report.figure("archived_messages", "in the archive", cold.messages as f64, "messages");
     report.figure("archived_segments", "in the archive", cold.segments as f64, "segments");
@@ -192,7 +192,7 @@ async fn pages(
                 latencies.record(asked.elapsed());
                 if page.messages.len() != 20 || page.messages.iter().any(|message| message.content.is_empty())
                 {
-                    return Err(BenchError::Client("a page is not whole".to_owned()));
+                    return Err(BenchError::Client("a page has fewer messages than expected".to_owned()));
                 }
             }
             Ok(())

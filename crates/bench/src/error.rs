@@ -4,9 +4,8 @@ use std::path::PathBuf;
 
 use bluetick_core::StoreError;
 use bluetick_store_embedded::OpenError;
-use bluetick_store_embedded::tables::TablesError;
 
-use crate::ground::StoredCounts;
+use crate::data_directory::StoredCounts;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
@@ -23,8 +22,6 @@ pub enum BenchError {
     Open(#[from] OpenError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error(transparent)]
-    Tables(#[from] TablesError),
     #[error("the server under test: {0}")]
     Server(String),
     #[error("a client: {0}")]

@@ -5,7 +5,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::BenchError;
 use crate::under_test::client_failed;
 
-/// Number of open files to allow in addition to one per connection.
+/// Number of open files to allow in addition to one per connection. If it is too small, the server
+/// cannot open its tables and log segments.
 const OTHERS: u64 = 1_024;
 
 /// Raises the open-file limit of this process for `connections` connections. The server inherits

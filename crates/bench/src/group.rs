@@ -9,10 +9,10 @@ use bluetick_core::ports::{Creation, NewConversation, Store};
 use bluetick_core::time::{Clock, SystemClock};
 use tokio::task::JoinSet;
 
-use crate::ground::{Ground, Run};
+use crate::data_directory::{Ground, Run};
 use crate::load::{Load, dismiss, offer};
 use crate::seed::open;
-use crate::talk::{LoadSender, LoadTally, receive};
+use crate::traffic::{LoadSender, LoadTally, receive};
 use crate::under_test::{ServerUnderTest, client_failed};
 use crate::workload::{Dice, texts};
 use crate::{BenchError, BenchReport};

@@ -9,12 +9,12 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
-use crate::ground::{Ground, Run};
+use crate::chat_texts;
+use crate::data_directory::{Ground, Run};
 use crate::latencies::Latencies;
 use crate::pages::PageLine;
 use crate::progress::{ProgressLine, step};
 use crate::seed::{SeededChat, Texts, fill, open};
-use crate::small_talk;
 use crate::under_test::{ServerUnderTest, client_failed};
 use crate::workload::Dice;
 use crate::{BenchError, BenchReport};
@@ -31,7 +31,7 @@ pub struct HistoryBench {
     pub seconds: u64,
 }
 
-/// Messages per requested page: the default limit of the API.
+/// Messages per requested page: the default limit of the API. Each conversation must have as many.
 const PAGE: usize = 20;
 
 pub fn run(bench: HistoryBench) -> Result<BenchReport, BenchError> {
@@ -47,9 +47,9 @@ async fn measure(bench: &HistoryBench) -> Result<BenchReport, BenchError> {
         .parameter("seconds", bench.seconds);
     let mut report = bench.ground.describe(report);
     let (directory, run) = (bench.ground.directory(), Run::new());
-    step("storing what is to be read");
+    step("storing the messages to read");
     let store = open(directory)?;
-    let texts: Texts = Arc::new(small_talk::text);
+    let texts: Texts = Arc::new(chat_texts::text);
     let reader = bench.ground.person(run, "reader", 0);
     let chat = |number| SeededChat {
         from: bench.ground.person(run, "writer", number),
@@ -113,7 +113,7 @@ async fn read(
         let id = ids[dice.below(ids.len())];
         let path = format!("/v1/conversations/{id}/messages?limit={PAGE}");
         if line.messages(&path).await? != expected {
-            return Err(BenchError::Client("a page is not whole".to_owned()));
+            return Err(BenchError::Client("a page has fewer messages than expected".to_owned()));
         }
         let answered = Instant::now();
         latencies.record(answered - asked);

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::files::allow_files;
-use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::LoadConnection;
 use crate::measure::{kernel_slab_bytes, kernel_tcp_bytes, resident_bytes};
 use crate::progress::{ProgressLine, step};
 use crate::seed::person;
 use crate::under_test::{Costs, ServerUnderTest, client_failed, connect};
+use crate::websocket::LoadConnection;
 use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
@@ -98,7 +98,10 @@ async fn measure(bench: &IdleBench) -> Result<BenchReport, BenchError> {
     let after = Memory::now(&server);
     let lost = lost.load(Ordering::Relaxed);
     if lost > 0 {
-        return Err(client_failed(format!("{lost} of {} connections did not stay", bench.connections)));
+        return Err(client_failed(format!(
+            "{lost} of {} connections were closed before the end",
+            bench.connections
+        )));
     }
     drop(held);
     put_into(&mut report, bench, &costs, &caught_up);
@@ -171,7 +174,7 @@ fn put_memory(report: &mut BenchReport, connections: f64, token_bytes: u64, befo
     let bench_before = before.bench.saturating_sub(token_bytes);
     each("bench_resident", "memory of the bench", bench_before, after.bench);
     each("kernel_slab", "memory of the kernel, both ends", before.kernel_slab, after.kernel_slab);
-    each("kernel_tcp_buffer", "of it buffers", before.kernel_buffers, after.kernel_buffers);
+    each("kernel_tcp_buffer", "of which buffers", before.kernel_buffers, after.kernel_buffers);
     report.figure("server_resident_bytes", "resident memory of the server", after.server as f64, "bytes");
 }
 

@@ -12,11 +12,10 @@ use bluetick_core::{
     ConversationId, InboxFilter, InboxRequest, PageLimit, ReceiptKind, Seq, StoreError, UserId,
 };
 use bluetick_store_embedded::EmbeddedStore;
-use bluetick_store_embedded::tables::Tables;
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::error::settle;
-use crate::ground::Ground;
 use crate::latencies::Latencies;
 use crate::measure::{Usage, peak_bytes};
 use crate::progress::step;
@@ -32,11 +31,11 @@ pub struct InboxBench {
     pub in_flight: usize,
 }
 
-/// Number of conversations in the short inbox.
+/// Number of conversations in the short inbox. It must fill one page of 20.
 const SHORT: usize = 20;
-/// Number of messages in each conversation that the ack measurement uses.
+/// Number of messages in each conversation that the ack measurement uses. Readers acknowledge each.
 const MARKED_MESSAGES: usize = 500;
-/// Number of conversations that the ack measurement uses.
+/// Number of conversations that the ack measurement uses. It bounds the concurrent readers.
 const MARKED_CONVERSATIONS: usize = 1_000;
 /// Number of members of the group that the receipts measurement uses.
 const GROUP_MEMBERS: usize = 10_000;
@@ -63,7 +62,7 @@ async fn measure(bench: &InboxBench) -> Result<BenchReport, BenchError> {
     let started = Instant::now();
     page(&store, &person("long", 0)).await?;
     let first = started.elapsed().as_secs_f64() * 1e3;
-    report.figure("first_look_ms", "first look at all that changed", first, "ms");
+    report.figure("first_look_ms", "first page after all conversations changed", first, "ms");
     step("reading pages");
     compare(&store, bench, &mut report, ("memory", "in memory")).await?;
     store.close().await;
@@ -82,7 +81,7 @@ async fn measure(bench: &InboxBench) -> Result<BenchReport, BenchError> {
     fill(&store, marked.iter().cloned(), &text).await?;
     step("marking");
     marks(&store, bench, &mut report, &marked).await?;
-    step("asking for receipts");
+    step("requesting receipts");
     receipt_counts(&store, bench, &mut report).await?;
     store.close().await;
     report.figure("peak_resident_bytes", "resident memory, peak", peak_bytes() as f64, "bytes");
@@ -121,7 +120,7 @@ async fn compare(
     let label = format!("pages {from}, one reader");
     report.figure(format!("pages_from_{key}_per_second"), label, rate, "/s");
     let ratio = long.quantile_ms(0.5) / short.quantile_ms(0.5);
-    let label = format!("cost of the long one {from}, at p50");
+    let label = format!("long inbox relative to the short one {from}, at p50");
     report.figure(format!("long_per_short_from_{key}_times"), label, ratio, "times the short one");
     Ok(())
 }
@@ -135,9 +134,8 @@ async fn page(store: &Arc<EmbeddedStore>, user: &UserId) -> Result<(), BenchErro
 }
 
 fn footprint(bench: &InboxBench, report: &mut BenchReport) -> Result<(), BenchError> {
-    let tables = Tables::open(&bench.directory.join("tables"))?;
     let mut total = 0.0;
-    for table in tables.current()?.footprint()? {
+    for table in bluetick_store_embedded::footprint(&bench.directory)? {
         if ["inbox", "order", "pending"].contains(&table.table) && table.rows > 0 {
             let bytes = table.bytes as f64 / table.rows as f64;
             let label = format!("on disk, {}, {} rows", table.table, table.rows);

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use crate::BenchError;
 use crate::report::BenchReport;
 use crate::schedule::{Pacer, Schedule};
-use crate::talk::{LoadSender, LoadTally};
+use crate::traffic::{LoadSender, LoadTally};
 use crate::under_test::{Costs, ServerUnderTest, client_failed};
 
 /// How the senders schedule their messages.

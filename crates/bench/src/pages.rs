@@ -58,7 +58,7 @@ fn whole_answer(bytes: &[u8]) -> Result<Option<std::ops::Range<usize>>, BenchErr
     let text = String::from_utf8_lossy(&bytes[..head]);
     if !text.starts_with("HTTP/1.1 200") {
         let status = text.lines().next().unwrap_or_default();
-        return Err(client_failed(format!("an answer that begins with {status}")));
+        return Err(client_failed(format!("unexpected answer that begins with {status}")));
     }
     let length = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;

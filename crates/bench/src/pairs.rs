@@ -9,11 +9,11 @@ use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
 use crate::bare_log::one_fsync;
-use crate::ground::{Ground, Run};
+use crate::data_directory::{Ground, Run};
 use crate::load::{Load, LoadOutcome, dismiss, offer};
 use crate::progress::step;
 use crate::seed::{SeededChat, always, fill, open};
-use crate::talk::{LoadSender, LoadTally, receive};
+use crate::traffic::{LoadSender, LoadTally, receive};
 use crate::under_test::ServerUnderTest;
 use crate::workload::{Dice, texts};
 use crate::{BenchError, BenchReport};
@@ -83,13 +83,13 @@ async fn measure(bench: &PairsBench) -> Result<BenchReport, BenchError> {
         PairsLoad::Given(load) => offer(load, bench.seconds, senders, &received, &server, directory).await?.0,
         PairsLoad::Half => {
             let seconds = bench.seconds.min(SEARCH_SECONDS);
-            step("looking for the full rate with one send of each pair on its way");
+            step("measuring the full rate with one send in flight per pair");
             let (full, senders) =
                 offer(Load::Window(1), seconds, senders, &received, &server, directory).await?;
             let full = full.stored_per_second();
-            report.figure("full_rate_per_second", "full rate, one send of each pair on its way", full, "/s");
+            report.figure("full_rate_per_second", "full rate, one send in flight per pair", full, "/s");
             let half = Load::Rate { per_second: (full / 2.0).max(1.0) as u64, bound: 1 };
-            step("offering half of it");
+            step("offering half of the full rate");
             offer(half, bench.seconds, senders, &received, &server, directory).await?.0
         }
     };
@@ -110,13 +110,13 @@ fn put_ratios(outcome: &LoadOutcome, fsync_p50_ms: f64, fsync_p99_ms: f64, repor
     let ack = outcome.ack_p99_ms();
     report.figure(
         "ack_p99_per_fsync_p99_times",
-        "p99 of an ack to p99 of one fsync",
+        "p99 of an ack relative to p99 of one fsync",
         ack / fsync_p99_ms,
         "times",
     );
     report.figure(
         "ack_p99_per_fsync_p50_times",
-        "p99 of an ack to p50 of one fsync",
+        "p99 of an ack relative to p50 of one fsync",
         ack / fsync_p50_ms,
         "times",
     );

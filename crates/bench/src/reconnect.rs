@@ -10,13 +10,13 @@ use bluetick_client::link::{ClientFrame, Frame, ServerFrame};
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::files::allow_files;
-use crate::ground::Ground;
 use crate::latencies::Latencies;
-use crate::line::LoadConnection;
 use crate::progress::step;
 use crate::seed::{SeededChat, always, fill, open, person};
 use crate::under_test::{ServerUnderTest, client_failed, connect};
+use crate::websocket::LoadConnection;
 use crate::{BenchError, BenchReport};
 
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ async fn measure(bench: &ReconnectBench) -> Result<BenchReport, BenchError> {
     let mut report = BenchReport::new("reconnect")
         .parameter("devices", bench.devices as u64)
         .parameter("missed_messages_each", bench.missed as u64);
-    step("storing what was missed");
+    step("storing the missed messages");
     let store = open(&bench.directory)?;
     let text = always("see you tomorrow at the station, platform five, bring the keys please");
     let chats = (0..bench.devices).map(|number| SeededChat {
@@ -54,7 +54,7 @@ async fn measure(bench: &ReconnectBench) -> Result<BenchReport, BenchError> {
     for number in 0..bench.devices {
         devices.push(server.token(&person("device", number))?);
     }
-    step("all devices come back");
+    step("reconnecting all devices");
     let resident = server.resident_bytes();
     let meter = server.meter(&bench.directory).await?;
     let started = Instant::now();
@@ -77,7 +77,7 @@ async fn measure(bench: &ReconnectBench) -> Result<BenchReport, BenchError> {
     let costs = meter.read().await?;
     let expected = bench.devices * bench.missed;
     if received != expected {
-        return Err(BenchError::Client(format!("{received} messages came instead of {expected}")));
+        return Err(BenchError::Client(format!("{received} messages arrived instead of {expected}")));
     }
     let devices = bench.devices as f64;
     report.figure("backlog_messages", "messages in the backlogs", received as f64, "");

@@ -16,8 +16,8 @@ use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings};
 use tokio::task::JoinSet;
 
 use crate::bare_log::{self, BareLog, GroupCommit};
+use crate::data_directory::{Ground, Run};
 use crate::error::settle;
-use crate::ground::{Ground, Run};
 use crate::latencies::Latencies;
 use crate::measure::{Usage, UsedResources, disk_bytes, peak_bytes, resident_bytes};
 use crate::progress::{ProgressLine, step};
@@ -38,7 +38,7 @@ pub struct StoreBench {
     pub settings: StoreSettings,
 }
 
-/// Upper bound on how long each bare log measurement runs.
+/// Upper bound on how long each bare log measurement runs. If it is too short, the result is noise.
 const BARE_LOG: Duration = Duration::from_secs(10);
 
 pub fn run(bench: StoreBench) -> Result<BenchReport, BenchError> {
@@ -88,7 +88,7 @@ async fn measure(bench: &StoreBench) -> Result<BenchReport, BenchError> {
     store.close().await;
     drop(store);
 
-    step("writing the same to a bare log");
+    step("writing the same batches to a bare log");
     let in_directory = |error| BenchError::Io { path: directory.to_owned(), error };
     let replayed = bare_log::replay(directory, &watched.batches, BARE_LOG).map_err(in_directory)?;
     let bytes: usize = watched.batches.iter().map(|batch| batch.bytes).sum();
@@ -281,12 +281,7 @@ impl Results {
         let share = rate * 100.0 / limit;
         report.figure("share_of_bare_group_commit_percent", "share of that", share, "%");
         let limit = self.replayed.messages_per_second;
-        report.figure(
-            "bare_replay_per_second",
-            "bare log, same batches without anybody waiting",
-            limit,
-            "/s",
-        );
+        report.figure("bare_replay_per_second", "bare log, same batches without callers", limit, "/s");
         report.figure("share_of_bare_replay_percent", "share of that", rate * 100.0 / limit, "%");
         report.latencies("send_to_ack", "send to ack", &self.acks);
         report.latencies("bare_group_commit_to_ack", "send to ack, bare log", &self.group_commit.acks);
@@ -314,7 +309,7 @@ impl Results {
         let checkpoints = &self.watched.checkpoints;
         let longest = checkpoints.iter().map(|report| report.took).max().unwrap_or_default();
         report.figure("checkpoints", "checkpoints", checkpoints.len() as f64, "");
-        report.figure("longest_checkpoint_seconds", "the longest of them", longest.as_secs_f64(), "s");
+        report.figure("longest_checkpoint_seconds", "longest checkpoint", longest.as_secs_f64(), "s");
         let written = (self.sending.written_bytes + self.closing.written_bytes) as f64;
         report.figure("device_written_bytes", "written to the device", written, "bytes");
         let each = written / messages;

@@ -17,12 +17,13 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use crate::BenchError;
-use crate::line::{LoadConnection, ServerFrameKind};
 use crate::measure::{Usage, status_bytes};
 use crate::pages::PageLine;
 use crate::report::BenchReport;
+use crate::websocket::{LoadConnection, ServerFrameKind};
 
-/// Upper bound on the server's start-up time.
+/// Upper bound on the server's start-up time. A start on a large store recovers and loads for
+/// minutes.
 const START: Duration = Duration::from_secs(600);
 /// Lifetime of the users' tokens. It must exceed the duration of a run.
 const TOKEN_TTL: Duration = Duration::from_secs(24 * 3_600);
@@ -89,7 +90,7 @@ impl ServerUnderTest {
         loop {
             let line = tokio::time::timeout(START, lines.next_line()).await.map_err(server_failed)?;
             let line = line.map_err(server_failed)?;
-            let line = line.ok_or_else(|| server_failed("it ended before it served"))?;
+            let line = line.ok_or_else(|| server_failed("it ended before it accepted requests"))?;
             if let Some((_, rest)) = line.split_once("http://") {
                 let started_in = started.elapsed();
                 let authority = rest.split('/').next().unwrap_or(rest).trim();
@@ -147,7 +148,7 @@ impl ServerUnderTest {
         let text = String::from_utf8_lossy(line.get("/metrics").await?).into_owned();
         let value = |name: &str| {
             let found = text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
-            found.ok_or_else(|| server_failed(format_args!("it does not count {name}")))
+            found.ok_or_else(|| server_failed(format_args!("its metrics lack {name}")))
         };
         Ok(Counters {
             fsyncs: value("bluetick_fsync_seconds_count ")?,

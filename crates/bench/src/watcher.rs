@@ -22,7 +22,8 @@ pub struct CollectedReports {
     pub checkpoints: Vec<CheckpointReport>,
 }
 
-/// Upper bound on recorded batches, which the bare log replays. It bounds memory use.
+/// Upper bound on recorded batches, which the bare log replays. It bounds memory use; a smaller
+/// bound ends the replay early.
 const REPLAYED_BATCHES: usize = 200_000;
 
 impl ReportCollector {

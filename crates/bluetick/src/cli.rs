@@ -45,6 +45,7 @@ pub struct Cli {
     pub command: Option<Command>,
 }
 
+/// Help text of `bluetick`, below the flags.
 const TOP_HELP: &str = "\
 Without a command, `bluetick` is `bluetick serve`.
 
@@ -139,6 +140,7 @@ impl ServeArgs {
     }
 }
 
+/// Help text of `bluetick serve`, below the flags.
 const SERVE_HELP: &str = "\
 Settings: defaults < file < environment < flags. In the environment, limits.sends_per_second is
 BLUETICK_LIMITS__SENDS_PER_SECOND. `bluetick config check` shows the effective values and their
@@ -174,6 +176,7 @@ pub enum UserCommand {
     Show(UserShowArgs),
 }
 
+/// Help text of `bluetick user`, below the flags.
 const USER_HELP: &str = "\
 Works on the data directory. If a server uses it, the command sends its request to that server, with
 the admin key from the data directory or the settings. On a fleet the command works on the tables.
@@ -186,6 +189,7 @@ Examples:
   bluetick user show alice
   bluetick user revoke alice --config /etc/bluetick-fleet.toml";
 
+/// Help text of `bluetick user show`, below the flags.
 const USER_SHOW_HELP: &str = "\
 Prints the user_id, the display name, the creation time, and whether the account has a password. The
 exit code is 1 if the account does not exist. Users with tokens of your own product have no account.
@@ -206,6 +210,7 @@ pub struct UserAddArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick user add`, below the flags.
 const USER_ADD_HELP: &str = "\
 The password has auth.password_min_length (8) to 1024 bytes. Without a flag the
 command asks for it on the terminal.
@@ -226,6 +231,7 @@ pub struct UserPasswordArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick user password`, below the flags.
 const USER_PASSWORD_HELP: &str = "\
 The old password and every token issued before stop working immediately. The user must log in again.
 
@@ -242,6 +248,7 @@ pub struct UserRevokeArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick user revoke`, below the flags.
 const USER_REVOKE_HELP: &str = "\
 The server closes the user's connections. The user can log in again. To prevent that, also change
 the password (`bluetick user password`), or stop issuing tokens in your own product.
@@ -286,6 +293,7 @@ pub struct TokenArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick token`, below the flags.
 const TOKEN_HELP: &str = "\
 Signs with auth.hs256_secret, or with token.key in the data directory. Standard output contains only
 the token. The command first reserves the name, so that sign-up refuses it. It uses the server that
@@ -334,6 +342,7 @@ impl std::fmt::Debug for ChatArgs {
     }
 }
 
+/// Help text of `bluetick chat`, below the flags.
 const CHAT_HELP: &str = "\
 Asks for the password once and stores the log-in, readable only by you, until it expires. Messages
 that you write offline are stored and sent at the next connection. `?` or F1 shows all keys; Ctrl-C
@@ -367,6 +376,7 @@ pub struct ConfigCheckArgs {
     pub serve: ServeArgs,
 }
 
+/// Help text of `bluetick config check`, below the flags.
 const CONFIG_CHECK_HELP: &str = "\
 Accepts the flags of `serve`. Secrets are masked. Standard output has the valid settings. Standard
 error has one line for every mistake, with a suggestion if there is one.

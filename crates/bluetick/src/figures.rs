@@ -27,6 +27,7 @@ pub fn utc(at: Timestamp) -> String {
 
 /// Formats a size in the largest decimal unit in which it is at least 1.
 pub fn size(bytes: u64) -> String {
+    /// Decimal units in ascending order, each 1,000 times the previous one.
     const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
     if bytes < 1000 {
         return format!("{bytes} bytes");

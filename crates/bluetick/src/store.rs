@@ -11,7 +11,7 @@ use bluetick_core::ports::{Archive, CommitListener, Fleet, NoFleet, Store, Store
 use bluetick_store_cloud::CloudStore;
 #[cfg(feature = "fleet")]
 use bluetick_store_cloud::rows::RowsError;
-use bluetick_store_embedded::lock::LockError;
+use bluetick_store_embedded::LockError;
 use bluetick_store_embedded::{EmbeddedStore, OpenError, StoreParts};
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -19,7 +19,7 @@ use tokio::runtime::Handle;
 use crate::failure::Failure;
 #[cfg(feature = "fleet")]
 use crate::fleet_store;
-use crate::running::known;
+use crate::running::certificate_note;
 use crate::settings::{Settings, StoreEngine};
 
 #[derive(Debug, Error)]
@@ -131,7 +131,7 @@ impl OpenStore {
     /// Stores the certificate of the server for tools on this machine. `None`: no TLS.
     pub fn announce_certificate(&self, data_dir: &Path, certificate: Option<&[u8]>) -> io::Result<()> {
         match self {
-            OpenStore::Embedded(_) => known::note(data_dir, certificate),
+            OpenStore::Embedded(_) => certificate_note::note(data_dir, certificate),
             #[cfg(feature = "fleet")]
             OpenStore::Cloud(_) => Ok(()),
         }

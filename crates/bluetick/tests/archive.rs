@@ -11,6 +11,7 @@ use pty_process::blocking::{Command, open};
 use serde_json::Value;
 use support::Shell;
 
+/// A valid conversation id that does not exist.
 const CONVERSATION: &str = "g144gj289144gj289144gj289";
 
 /// A shell with an existing data directory.

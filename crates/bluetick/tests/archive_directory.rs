@@ -14,8 +14,11 @@ use rustix::fs::Mode;
 use serde_json::{Value, json};
 use support::{Outcome, Shell};
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+/// Number of messages that the test archives.
 const MESSAGES: u64 = 40;
+/// Settings of an archive that takes messages of any age and runs only on command.
 const ARCHIVED: [(&str, &str); 5] = [
     ("BLUETICK_ADMIN__KEY", ADMIN_KEY),
     ("BLUETICK_ARCHIVE__ENGINE", "directory"),
@@ -23,9 +26,10 @@ const ARCHIVED: [(&str, &str); 5] = [
     ("BLUETICK_ARCHIVE__AGE_SECONDS", "0"),
     ("BLUETICK_ARCHIVE__EVERY_SECONDS", "0"),
 ];
+/// The warning of a server whose archive is disabled but holds messages.
 const OFF_WARNING: &str = "archive disabled but it holds messages";
 
-/// A data directory and an archive directory beside it. Both are created readable by everybody.
+/// A data directory and an archive directory beside it. All users can read both at first.
 struct World {
     shell: Shell,
     token: String,
@@ -140,7 +144,7 @@ async fn restore_all_allows_disabling_the_archive() {
         assert_eq!(world.run(wrong).code, 2, "{wrong:?}");
     }
     let printed = world.run(&["archive", "restore", "--all"]).printed();
-    assert!(printed.starts_with("Brought back   40 messages from 1 segment\n"), "{printed}");
+    assert!(printed.starts_with("Restored       40 messages from 1 segment\n"), "{printed}");
     let server = launcher.start().await;
     assert_eq!(world.everything(&server).await.len() as u64, MESSAGES);
     assert_eq!(launcher.log().matches(OFF_WARNING).count(), 1, "the number does not grow");

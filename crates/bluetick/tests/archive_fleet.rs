@@ -19,7 +19,9 @@ use bluetick_testkit::dynamo::DynamoServer;
 use bluetick_testkit::redis::RedisServer;
 use support::{Outcome, Shell};
 
+/// Prefix of the tables of this test, because all tests share one DynamoDB Local.
 const PREFIX: &str = "cold_";
+/// A time that is old enough for the archive.
 const THEN: Timestamp = Timestamp::from_millis(1_600_000_000_000);
 
 async fn run(shell: &Shell, server: &DynamoServer, arguments: &[&str]) -> Outcome {

@@ -9,7 +9,9 @@ use bluetick_testkit::process::{Launcher, ServerProcess};
 use bluetick_testkit::s3::{S3Kind, S3Server};
 use serde_json::{Value, json};
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+/// Number of messages that the test archives, enough for several pages.
 const MESSAGES: u64 = 300;
 
 struct World {

@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::Shell;
 
+/// The data directory, relative to the working directory of the commands.
 const DATA: &str = "bluetick-data";
 
 fn lines(shell: &Shell) -> Vec<Value> {

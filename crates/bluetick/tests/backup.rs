@@ -17,6 +17,7 @@ use support::{Outcome, Shell};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 
 /// Runs the command without blocking the threads of the test.

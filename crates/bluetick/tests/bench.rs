@@ -28,6 +28,7 @@ fn report(arguments: &[&str], figures: &[&str], latencies: &[&str]) -> Value {
     json
 }
 
+/// Figures that every network benchmark reports.
 const COSTS: [&str; 4] = ["fsyncs", "device_written_bytes", "server_peak_resident_bytes", "server_start_ms"];
 
 #[test]

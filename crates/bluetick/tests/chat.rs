@@ -21,9 +21,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::{LocalModes, OutputModes, tcgetattr};
 use serde_json::{Value, json};
 
+/// Time limit for a text to appear on the screen. If it is too short, tests fail on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Height of the terminal, in rows.
 const ROWS: u16 = 24;
+/// Width of the terminal, in columns. Wide enough to show inbox and conversation.
 const COLUMNS: u16 = 90;
+/// The password of every account in these tests.
 const PASSWORD: &str = "correct horse";
 
 /// A pseudo-terminal that runs `bluetick chat`.
@@ -128,7 +132,7 @@ impl Terminal {
             assert!(Instant::now() < deadline, "the command did not end; the screen shows\n{}", self.shown());
             std::thread::sleep(Duration::from_millis(5));
         };
-        assert_eq!(modes(&self.pty), self.modes_before, "line by line and with an echo, as before");
+        assert_eq!(modes(&self.pty), self.modes_before, "the terminal modes are restored");
         self.reading.take().unwrap().join().unwrap();
         let seen = self.seen.lock().unwrap();
         let screen = seen.screen.screen();
@@ -140,7 +144,7 @@ impl Terminal {
     /// Tries to open a chat with an unknown user, which the server refuses while sign-up is open.
     fn begin_with_nobody(&self, user: &str) {
         self.press(&format!("\u{e}{user}\r"));
-        self.wait_for(&format!("No user called {user} was found."));
+        self.wait_for(&format!("User {user} was not found."));
         self.press("\r");
         self.wait_for(&format!("there is no user {user}"));
     }
@@ -174,7 +178,8 @@ impl Terminal {
         // The program captures no mouse events, so that text can be selected.
         terminal
             .wait_until("no mouse", |screen| screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None);
-        terminal.wait_until("all is well", |screen| !screen.contents().contains("waiting for network"));
+        terminal
+            .wait_until("the client is online", |screen| !screen.contents().contains("waiting for network"));
         terminal
     }
 }
@@ -253,7 +258,7 @@ async fn terminal_chat_continues_after_a_server_restart() {
     let bob = Terminal::sign_up(homes[1].path(), &server.url(), "bob");
 
     alice.press("n");
-    alice.wait_for("Chat with");
+    alice.wait_for("New chat");
     // Press Enter after a part of the name, before the server answers.
     alice.press("bo\r");
     alice.wait_for("Enter send");
@@ -266,7 +271,7 @@ async fn terminal_chat_continues_after_a_server_restart() {
 
     bob.wait_for("(1)");
     bob.press("\r");
-    bob.wait_until("alice is written to", |screen| {
+    bob.wait_until("bob's message is shown", |screen| {
         screen.contents().contains("Hi bob") && !screen.contents().contains("(1)")
     });
     alice.wait_until("the ticks are blue", |screen| {
@@ -284,8 +289,8 @@ async fn terminal_chat_continues_after_a_server_restart() {
     alice.wait_for("◷");
     server.start_again().await;
     bob.wait_for("written while nobody was there");
-    alice.wait_until("it is sent", |screen| !screen.contents().contains('◷'));
-    alice.wait_until("and read", |screen| screen.contents().matches("✓✓").count() >= 2);
+    alice.wait_until("the message is sent", |screen| !screen.contents().contains('◷'));
+    alice.wait_until("both messages are read", |screen| screen.contents().matches("✓✓").count() >= 2);
 
     for terminal in [alice, bob] {
         assert!(
@@ -404,7 +409,7 @@ async fn control_characters_are_neutralised_and_every_terminal_size_works() {
     alice.press("\r");
     alice.wait_for("✓");
     alice.press("\u{1b}[11~");
-    alice.wait_for("between the inbox and the message");
+    alice.wait_for("switch between inbox and message");
     alice.press("\u{3}");
     assert_eq!(alice.ended(), 0);
 }
@@ -477,7 +482,7 @@ async fn token_of_another_user_ends_the_client_with_one_error() {
     server.start_again().await;
     alice.wait_for("this token belongs to another user");
     alice.press("\u{3}");
-    alice.wait_for("the token is not alice's");
+    alice.wait_for("the token does not belong to alice");
     assert_eq!(alice.ended(), 2);
 }
 

@@ -55,7 +55,9 @@ async fn check_reports_sound_damaged_or_unchecked() {
     assert_eq!(fleet.code, 2, "{}", fleet.stderr);
 }
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+/// Number of acknowledged messages, each in its own batch of the log.
 const MESSAGES: usize = 60;
 
 /// A data directory whose server was killed after it acknowledged [`MESSAGES`] messages, each in a

@@ -13,8 +13,11 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+/// Number of clients that send concurrently.
 const SENDERS: usize = 8;
+/// Number of kills during the run. With fewer, kills hit fewer steps of a checkpoint.
 const KILLS: usize = 24;
 
 async fn token(address: &str, user: &str) -> String {

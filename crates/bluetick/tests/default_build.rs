@@ -10,6 +10,7 @@ use std::fs;
 
 use support::Shell;
 
+/// The build command that every refusal must name.
 const FEATURE: &str = "cargo build --release --features fleet";
 
 #[test]

@@ -27,6 +27,7 @@ use documents::markdown::{Document, all_documents};
 use documents::settings::Catalogue;
 use documents::{generated, links, reference};
 
+/// The command that rewrites the generated pages.
 const HOW: &str = "BLUETICK_BLESS=1 cargo test -p bluetick --test documents";
 
 /// The source of the metrics of fleet nodes. This test starts no fleet node.

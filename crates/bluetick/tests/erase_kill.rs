@@ -1,5 +1,5 @@
-//! An accepted erasure survives `kill -9` at any moment, with default settings and thus without an
-//! archive, and after completion no file of the data directory holds the erased content.
+//! An accepted erasure survives `kill -9` at any time. After completion, no file of the data
+//! directory holds the erased content. The settings are the defaults, so the archive is disabled.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use support::{Outcome, Shell};
 use tokio::time::Instant;
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 /// Deadline for a running server to finish every accepted erasure.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bluetick_core::Seq;
 use bluetick_core::ports::Store;
 use bluetick_store_cloud::rows::{Item, Key, Only, Rows, Table};
-use migrate_kit::same::assert_same;
+use migrate_kit::comparison::assert_same;
 use migrate_kit::{CommandSetup, PEOPLE, StoreWriter, THEN, direct, fill, message, open};
 
 #[tokio::test(flavor = "multi_thread")]

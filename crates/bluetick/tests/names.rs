@@ -9,6 +9,7 @@ use bluetick_testkit::process::{Launcher, ServerProcess};
 use serde_json::{Value, json};
 use support::Shell;
 
+/// The data directory, relative to the working directory of the commands.
 const DATA: &str = "bluetick-data";
 
 async fn start(shell: &Shell, is_open: bool) -> ServerProcess {

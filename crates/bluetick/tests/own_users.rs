@@ -6,6 +6,7 @@ use bluetick_testkit::http::request;
 use bluetick_testkit::process::Launcher;
 use serde_json::json;
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 
 fn launcher(data_dir: &tempfile::TempDir) -> Launcher {

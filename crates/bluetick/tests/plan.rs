@@ -12,6 +12,7 @@ use support::Shell;
 
 /// Precedes each block of figures in a document and names the flags that print it.
 const MARK: &str = "<!-- bluetick plan ";
+/// Starts a block of figures in a document.
 const FENCE: &str = "\n```text\n";
 
 #[test]
@@ -52,7 +53,7 @@ fn with_figures(text: &str) -> (String, usize) {
 }
 
 #[test]
-fn numbers_accept_suffixes_and_separators() {
+fn plan_flags_accept_numbers_with_suffixes_and_separators() {
     let shell = Shell::new();
     let short = shell.run(&["plan", "--messages-per-day", "100b"]).printed();
     let long = shell.run(&["plan", "--messages-per-day", "100e9"]).printed();

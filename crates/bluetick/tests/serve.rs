@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use support::Shell;
 
+/// Time limit for a log line and for the exit. If it is too short, tests fail on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills the process.
@@ -46,7 +47,7 @@ impl Server {
         while !banner.contains("Ctrl-C") {
             if stdout.read_line(&mut banner).unwrap() == 0 {
                 let log: Vec<String> = log_lines.iter().collect();
-                panic!("the server ended before it served:\n{banner}{}", log.join("\n"));
+                panic!("the server ended before it accepted requests:\n{banner}{}", log.join("\n"));
             }
         }
         let url = banner.lines().find_map(|line| line.trim().strip_prefix("Open")).unwrap().trim();
@@ -233,7 +234,7 @@ fn sigterm_and_ctrl_c_shut_down_gracefully_and_keep_users() {
 }
 
 #[test]
-fn second_signal_stops_immediately() {
+fn second_signal_ends_a_draining_server_immediately() {
     let shell = Shell::new();
     let mut server = Server::start_with(&shell, &[("BLUETICK_SERVER__DRAIN_SECONDS", "600")]);
     // An incomplete request delays the drain.

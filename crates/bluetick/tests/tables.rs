@@ -82,14 +82,22 @@ async fn missing_or_unprotected_tables_are_one_line_each_and_a_failure() {
     let missing = setup.run(&["tables", "check"]).await;
     assert_eq!(missing.code, 1);
     assert_eq!(missing.stdout.lines().next(), Some("table odd_messages is missing"));
-    assert!(missing.stderr.contains("no node starts with 9 tables wrong or missing"), "{}", missing.stderr);
+    assert!(
+        missing.stderr.contains("a node does not start with 9 tables wrong or missing"),
+        "{}",
+        missing.stderr
+    );
 
     setup.run(&["tables", "create"]).await.printed();
     setup.ask("UpdateTable", r#"{"TableName":"odd_rooms","DeletionProtectionEnabled":false}"#).await;
     let unprotected = setup.run(&["tables", "check"]).await;
     assert_eq!(unprotected.code, 1);
     assert!(unprotected.stdout.contains("table odd_rooms: deletion protection is off\n"));
-    assert!(unprotected.stderr.contains("the tables work, and 1 safety is off"), "{}", unprotected.stderr);
+    assert!(
+        unprotected.stderr.contains("the tables work, and 1 protection is off"),
+        "{}",
+        unprotected.stderr
+    );
 
     let mended = setup.run(&["tables", "create"]).await.printed();
     assert!(mended.contains("table odd_rooms: deletion protection switched on"), "{mended}");

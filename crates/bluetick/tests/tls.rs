@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use support::Shell;
 use tokio::time::timeout;
 
+/// Bounds every wait. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Creates a CA and a certificate for 127.0.0.1 signed by it: `NAME.ca`, `NAME.pem`, `NAME.key`.
@@ -337,6 +338,7 @@ async fn local_commands_work_before_a_new_certificate_is_loaded() {
 /// Overwrites the year of both dates in `one.pem`, which makes the signature invalid, and shows the
 /// result.
 fn move_to_year(folder: &Path, year: &str) {
+    /// Tag and length of a DER time, which precede the two digits of its year.
     const UTC_TIME: [u8; 2] = [0x17, 13];
     openssl(folder, "x509 -in one.pem -outform der -out moved.der");
     let mut bytes = fs::read(folder.join("moved.der")).unwrap();
@@ -447,6 +449,7 @@ async fn tls_client_that_floods_gets_the_close_code() {
             }
         }
     };
-    let (_, code) = timeout(PATIENCE, async { tokio::join!(sending, hearing) }).await.expect("it ends");
+    let (_, code) =
+        timeout(PATIENCE, async { tokio::join!(sending, hearing) }).await.expect("both sides end in time");
     assert_eq!(code, Some(1009));
 }

@@ -42,7 +42,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// What the caller can do about this error.
+    /// The reaction that this error requires of the caller.
     pub fn remedy(&self) -> Remedy {
         match self {
             ApiError::Unreachable(_) => Remedy::Retry,
@@ -270,7 +270,7 @@ impl Api {
         id: ConversationId,
         change: SettingsChange,
     ) -> Result<InboxEntry, ApiError> {
-        let body = serde_json::to_value(change).expect("settings are plain");
+        let body = serde_json::to_value(change).expect("settings hold only booleans and strings");
         self.call(Method::PATCH, &format!("/v1/conversations/{id}/settings"), Some(body)).await
     }
 
@@ -322,7 +322,7 @@ impl Api {
 
     /// Changes the profile of this user.
     pub async fn change_me(&self, change: ProfileChange) -> Result<Profile, ApiError> {
-        let body = serde_json::to_value(change).expect("a profile is plain");
+        let body = serde_json::to_value(change).expect("a profile holds only strings and booleans");
         self.call(Method::PATCH, "/v1/me", Some(body)).await
     }
 
@@ -372,7 +372,7 @@ fn checked(answer: Result<HttpResponse, ApiError>) -> Result<HttpResponse, ApiEr
     let HttpResponse { status, retry_after, body } = answer;
     let (code, message) = match serde_json::from_slice::<ErrorBody>(&body) {
         Ok(body) => (body.error.code, body.error.message),
-        Err(_) => (String::new(), format!("the server answered {status}")),
+        Err(_) => (String::new(), format!("the server answered with status {status}")),
     };
     Err(ApiError::Refused { status, code, message, retry_after })
 }

@@ -107,6 +107,7 @@ mod tests {
         }
     }
 
+    /// Randomness that always returns the highest value.
     const HIGH: Loaded = Loaded(255);
 
     fn ended(code: u16) -> Ending {

@@ -20,7 +20,7 @@ use crate::wire::bodies::{
 };
 
 /// Maximum number of messages held after loading an older or newer page. Paging beyond it drops
-/// messages at the opposite end.
+/// messages at the opposite end, which bounds memory.
 const MOST_SHOWN: usize = 2_000;
 
 /// The handle of one conversation. Cheap to clone. Reads come from memory; only `async` methods

@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Upper bound on a response body, in bytes. Pages have at most 1 MB, but one large message may
 /// exceed that. A smaller value makes such pages unreadable.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum number of idle connections.
+/// Maximum number of idle connections that are kept for reuse. With none, every `GET` connects
+/// anew.
 const KEPT: usize = 2;
 
 pub struct HttpResponse {

@@ -24,7 +24,8 @@ pub use crate::wire::frames::{
 /// raise that. A smaller value ends the connection on large messages.
 const MOST_FRAME_BYTES: usize = 16 * 1024 * 1024;
 
-/// Timeout for connecting, including the TLS and WebSocket handshakes.
+/// Timeout for connecting, including the TLS and WebSocket handshakes. If it is too short, clients
+/// on slow networks never connect.
 const OPEN_WITHIN: Duration = Duration::from_secs(15);
 
 /// Why a connection could not be opened, or why it ended.

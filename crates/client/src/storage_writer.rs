@@ -90,7 +90,7 @@ async fn write(
         Ok((Err(error), _)) => error.to_string(),
         Err(_) => "the storage failed".to_owned(),
     };
-    shared.trouble(format!("{problem}; what is not sent yet would be lost if this program ended"));
+    shared.trouble(format!("{problem}; unsent messages are lost if this program ends"));
     None
 }
 

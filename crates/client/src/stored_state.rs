@@ -120,7 +120,7 @@ pub fn restore(user: &UserId, kept: Vec<(String, String)>) -> Result<(State, Sto
     Ok((state, ledger))
 }
 
-/// What the storage holds, so that only differences are written.
+/// The content of the storage as last written, so that only differences are written.
 #[derive(Default)]
 pub struct StoredState {
     user_is_kept: bool,

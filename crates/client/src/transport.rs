@@ -12,7 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Timeout for the TCP connection and the TLS handshake together.
+/// Timeout for the TCP connection and the TLS handshake together. It must be shorter than the
+/// timeouts of `link` and `http`.
 const DIAL: Duration = Duration::from_secs(10);
 
 /// The base URL of a server, such as `https://chat.example.org`. Parse it from a string with
@@ -165,7 +166,7 @@ mod tls {
         roots.add_parsable_certificates(found.certs);
         if roots.is_empty() {
             return Err(io::Error::other(
-                "this machine has no root certificates; SSL_CERT_FILE may name some",
+                "this machine has no root certificates; set SSL_CERT_FILE to a file with some",
             ));
         }
         trusting(roots)

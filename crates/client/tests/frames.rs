@@ -88,7 +88,7 @@ fn client_frames_match_the_documented_schema() {
 }
 
 #[test]
-fn documented_bodies_parse() {
+fn documented_http_bodies_parse() {
     let document = document(include_str!("../../../docs/openapi.json"));
     let example = |name: &str| document["components"]["schemas"][name]["example"].clone();
     let entry: bluetick_client::wire::bodies::InboxEntry =

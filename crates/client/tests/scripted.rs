@@ -22,6 +22,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
+/// Time limit for each step of the client. If it is too short, tests fail on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn user(name: &str) -> UserId {

@@ -1,9 +1,8 @@
 //! A commit listener that records everything the store publishes.
 
-use std::sync::Mutex;
-
 use bluetick_core::ports::{CommitListener, Committed, CommittedChange, ReadStateMoved};
 use bluetick_core::{ConversationId, Revocations, Seq, UserId};
+use parking_lot::Mutex;
 
 /// A published message or change.
 #[derive(Clone, Debug)]
@@ -44,12 +43,12 @@ impl CommitListener for Recorder {
 
 impl Recorder {
     fn extend(&self, published: impl Iterator<Item = Published>) {
-        self.0.lock().expect("recording does not panic").extend(published);
+        self.0.lock().extend(published);
     }
 
     /// Returns the messages and changes of a conversation in the order of publication.
     pub fn everything(&self, conversation: ConversationId) -> Vec<Published> {
-        let all = self.0.lock().expect("recording does not panic");
+        let all = self.0.lock();
         all.iter().filter(|published| published.conversation() == Some(conversation)).cloned().collect()
     }
 
@@ -82,7 +81,7 @@ impl Recorder {
     }
 
     pub fn revocations(&self) -> Vec<(UserId, Revocations)> {
-        let all = self.0.lock().expect("recording does not panic");
+        let all = self.0.lock();
         let revoked = all.iter().filter_map(|published| match published {
             Published::Change(CommittedChange::Revoked { user, revocations }) => {
                 Some((user.clone(), revocations.clone()))
@@ -94,7 +93,7 @@ impl Recorder {
 
     /// Returns the users for whom the store published `CommittedChange::ResyncRequired`.
     pub fn overlooked(&self) -> Vec<UserId> {
-        let all = self.0.lock().expect("recording does not panic");
+        let all = self.0.lock();
         let users = all.iter().filter_map(|published| match published {
             Published::Change(CommittedChange::ResyncRequired { user }) => Some(user.clone()),
             _ => None,

@@ -51,7 +51,8 @@ pub struct Title(Arc<str>);
 pub struct InvalidTitle;
 
 impl Title {
-    /// Upper bound on a title, in bytes of UTF-8.
+    /// Upper bound on a title, in bytes of UTF-8. It bounds every inbox entry of the group. A lower
+    /// bound makes stored titles unreadable.
     pub const MAX_BYTES: usize = 256;
 
     pub fn as_str(&self) -> &str {

@@ -87,7 +87,7 @@ pub enum StoreError {
     #[error("the store cannot write now: {0}")]
     ReadOnly(#[source] Cause),
     /// Nothing was written: the store's write queue is full.
-    #[error("too much is waiting to be written")]
+    #[error("the write queue of the store is full")]
     Overloaded,
     #[error("the store is closing")]
     Closing,

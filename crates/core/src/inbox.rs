@@ -10,8 +10,8 @@ use crate::{
     UserId,
 };
 
-/// Upper bound on a message preview, in bytes of UTF-8. It does not apply to notices
-/// ([`preview_of`]).
+/// Upper bound on a message preview, in bytes of UTF-8. It bounds the inbox rows, which hold one
+/// preview per member. It does not apply to notices ([`preview_of`]).
 pub const PREVIEW_MAX_BYTES: usize = 120;
 
 /// Cuts the content to [`PREVIEW_MAX_BYTES`], at a character boundary.

@@ -31,7 +31,7 @@ impl Message {
             conversation,
             seq,
             message_id: MessageId::of_notice(seq),
-            sender: ContentType::VOID.parse().expect("a short name"),
+            sender: ContentType::VOID.parse().expect("the name has 1 to 128 visible characters"),
             receiver: None,
             content_type: ContentType::Void,
             content: "".into(),
@@ -61,13 +61,19 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// Upper bound on the name of a content type, in bytes.
+    /// Upper bound on the name of a content type, in bytes. Clients choose the name, so it bounds
+    /// the overhead of a message.
     pub const MAX_BYTES: usize = 64;
-    // The names of the content types in storage and on the wire.
+    /// The name of [`ContentType::Text`]. Stores and clients keep these names, so a change makes
+    /// existing messages of the type unreadable. The same holds for the names below.
     const TEXT: &'static str = "text";
+    /// The name of [`ContentType::System`].
     const SYSTEM: &'static str = "system";
+    /// The name of [`ContentType::Erased`].
     const ERASED: &'static str = "erased";
+    /// The name of [`ContentType::Lost`].
     const LOST: &'static str = "lost";
+    /// The name of [`ContentType::Void`].
     const VOID: &'static str = "void";
 
     pub fn as_str(&self) -> &str {

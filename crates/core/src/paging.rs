@@ -27,7 +27,8 @@ pub struct PageLimit(u8);
 pub struct InvalidLimit;
 
 impl PageLimit {
-    /// The limit when a request names none, in entries.
+    /// The limit of a request without one, in entries. The API documents it, so a change alters the
+    /// pages of such clients.
     pub const DEFAULT: PageLimit = PageLimit(20);
     /// The highest limit, in entries. It bounds the work of one request.
     pub const MAX: PageLimit = PageLimit(100);

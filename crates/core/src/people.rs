@@ -17,11 +17,11 @@ impl From<&User> for Person {
     }
 }
 
-/// Upper bound on a search term, in bytes. Search compares only this much of a longer name or
-/// query.
+/// Upper bound on a search term, in bytes. It bounds the keys of the name index. Search compares
+/// only this much of a longer name or query.
 const TERM_MAX_BYTES: usize = 128;
-/// Upper bound on the words of a display name that become search terms. Search does not find a name
-/// by its later words.
+/// Upper bound on the words of a display name that become search terms. It bounds the index rows
+/// per user. Search does not find a name by its later words.
 const MAX_WORDS: usize = 8;
 
 /// A normalized, non-empty search prefix.

@@ -194,7 +194,7 @@ mod tests {
                 let mut merged = before;
                 merged.advance(&member_state);
                 merged.preferences = member_state.preferences;
-                prop_assert_eq!(merged, member_state, "something went back");
+                prop_assert_eq!(merged, member_state, "a seq decreased");
                 prop_assert!(member_state.read <= member_state.delivered && member_state.delivered <= head);
                 prop_assert!(member_state.shown_read <= member_state.read && member_state.acknowledged <= head);
                 if member_state.preferences.hides_reads && before.preferences.hides_reads {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(
             member_state.pending_after(Seq::FIRST, seq(4)),
             Some(seq(2)),
-            "no device has said that it has 3"
+            "no device has acknowledged seq 3"
         );
     }
 

@@ -24,7 +24,7 @@ pub struct SortedReadStates {
 }
 
 impl SortedReadStates {
-    /// Builds the tally from each member's `joined_seq` and read state since then.
+    /// Builds the index from each member's `joined_seq` and read state since then.
     pub fn new(members: impl Iterator<Item = (Seq, ReadState)>) -> SortedReadStates {
         let mut tally = SortedReadStates::default();
         for (joined, read_state) in members {
@@ -81,7 +81,7 @@ fn advance(sorted: &mut [Seq], before: Seq, now: Seq) {
         return;
     }
     let from = sorted.partition_point(|boundary| *boundary <= before) - 1;
-    assert_eq!(sorted[from], before, "`before` is the read seq of a member");
+    assert_eq!(sorted[from], before, "a member has the seq `before`");
     let to = sorted.partition_point(|boundary| *boundary < now);
     sorted.copy_within(from + 1..to, from);
     sorted[to - 1] = now;

@@ -71,8 +71,9 @@ struct RevocationRecord {
 }
 
 impl Revocations {
-    /// Upper bound on the number of revoked single tokens per user. Above it, `through` rises to
-    /// the earliest issue time among them, which also revokes all other tokens issued until then.
+    /// Upper bound on the number of revoked single tokens per user. It bounds the profile row.
+    /// Above it, `through` rises to the earliest issue time among them, which also revokes all
+    /// other tokens issued until then.
     pub const MOST_TOKENS: usize = 64;
 
     /// How long a revoked token is kept after it expires, in milliseconds. The next start may raise
@@ -233,7 +234,7 @@ mod tests {
                     prop_assert!(void.voids(token));
                 }
                 let next = TokenFacts { issued_at: void.issue_at(at(0)), ..token(9, -1) };
-                prop_assert!(!void.voids(&next), "one can log in again");
+                prop_assert!(!void.voids(&next), "a new token is valid");
             }
         }
     }

@@ -16,7 +16,8 @@ pub struct User {
 }
 
 impl User {
-    /// Upper bound on a display name, in bytes of UTF-8.
+    /// Upper bound on a display name, in bytes of UTF-8. It bounds the account row and the search
+    /// results.
     pub const DISPLAY_NAME_MAX_BYTES: usize = 128;
 
     /// Creates a user without a password and without a display name.

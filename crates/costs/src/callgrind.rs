@@ -58,9 +58,10 @@ fn wait_for_a_line() {
 
 /// Runs a path under callgrind. The error is a sentence that describes the problem.
 pub(crate) fn count(path: Path) -> Result<Performance, String> {
-    let program = std::env::current_exe().map_err(|error| format!("where is this program? {error}"))?;
-    let output =
-        empty_directory(&program, path).map_err(|error| format!("no place for profiles: {error}"))?;
+    let program =
+        std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+    let output = empty_directory(&program, path)
+        .map_err(|error| format!("cannot create the profile directory: {error}"))?;
     let mut running = Command::new("valgrind")
         .args(["--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes", "--vgdb-poll=100"])
         .args(["--compress-strings=no", "--compress-pos=no", "--quiet"])
@@ -70,7 +71,7 @@ pub(crate) fn count(path: Path) -> Result<Performance, String> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("valgrind cannot be run: {error}"))?;
+        .map_err(|error| format!("cannot run valgrind: {error}"))?;
     let counted = conduct(&mut running);
     if counted.is_err() {
         // The child still waits for a line that the parent will not send.
@@ -103,7 +104,7 @@ fn empty_directory(program: &FilePath, path: Path) -> io::Result<PathBuf> {
 
 /// Enables and disables counting around the measured run. Returns its number of units and frames.
 fn conduct(running: &mut Child) -> Result<(u64, u64), String> {
-    let lost = || "what runs under valgrind has ended too early".to_owned();
+    let lost = || "the program under valgrind ended too early".to_owned();
     let mut said = BufReader::new(running.stdout.take().ok_or_else(lost)?).lines();
     let mut hear = || said.next().and_then(Result::ok).ok_or_else(lost);
     let mut told = running.stdin.take().ok_or_else(lost)?;
@@ -127,7 +128,7 @@ fn instrumentation(process: u32, switch: &str) -> Result<(), String> {
         .status();
     match told {
         Ok(status) if status.success() => Ok(()),
-        other => Err(format!("vgdb, which comes with valgrind, does not reach it: {other:?}")),
+        other => Err(format!("vgdb, which comes with valgrind, cannot reach the program: {other:?}")),
     }
 }
 
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn all_threads_count_except_the_client_thread() {
+    fn instructions_of_every_thread_except_the_clients_are_counted() {
         let mut counts = Counts::default();
         for thread in 1..=3 {
             counts.add(&profile(thread));

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::callgrind::{Performance, count};
-use crate::kept::{Cost, RecordedCosts};
+use crate::stored_costs::{Cost, RecordedCosts};
 use crate::workload::Path;
 
 /// Allowed increase over the stored costs, in percent. Runs of one binary on one processor differ
@@ -40,7 +40,7 @@ pub fn check() -> ExitCode {
 }
 
 fn count_all_and_judge() -> Result<Vec<String>, String> {
-    stay_on_one_processor().map_err(|error| format!("it cannot stay on one processor: {error}"))?;
+    stay_on_one_processor().map_err(|error| format!("cannot pin the process to one processor: {error}"))?;
     let blesses = std::env::var_os("BLUETICK_BLESS").is_some();
     let kept = if blesses { RecordedCosts::default() } else { RecordedCosts::of_every_path()? };
     let mut counted = RecordedCosts { rustc: rustc_version()?, ..RecordedCosts::default() };
@@ -62,9 +62,9 @@ fn count_all_and_judge() -> Result<Vec<String>, String> {
         counted.write()?;
     } else {
         if kept.rustc != counted.rustc {
-            println!("those that are kept were made by rustc {}, these by {}", kept.rustc, counted.rustc);
+            println!("the stored costs were counted with rustc {}, these with {}", kept.rustc, counted.rustc);
         }
-        println!("renew what is kept: BLUETICK_BLESS=1 ./test costs");
+        println!("to update the stored costs: BLUETICK_BLESS=1 ./test costs");
     }
     Ok(complaints)
 }
@@ -104,7 +104,7 @@ fn rustc_version() -> Result<String, String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let said = Command::new(rustc).arg("--version").output().map_err(|error| format!("rustc: {error}"))?;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    said.split(' ').nth(1).map(str::to_owned).ok_or_else(|| "rustc does not tell its version".to_owned())
+    said.split(' ').nth(1).map(str::to_owned).ok_or_else(|| "rustc does not print its version".to_owned())
 }
 
 fn line(path: Path, before: Option<Cost>, now: Cost, performance: &Performance) -> String {

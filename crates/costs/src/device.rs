@@ -134,6 +134,7 @@ impl Device {
 /// Encodes a client text frame. The protocol requires a mask, and unmasking is part of the counted
 /// costs. The value of the mask does not matter.
 pub(crate) fn frame(text: &str) -> Vec<u8> {
+    /// The mask of every frame.
     const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
     let mut frame = vec![0x81];
     match u16::try_from(text.len()).expect("no frame here is that large") {

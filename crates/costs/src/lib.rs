@@ -9,8 +9,8 @@
 mod callgrind;
 mod check;
 mod device;
-mod kept;
 mod seed;
+mod stored_costs;
 mod workload;
 mod world;
 

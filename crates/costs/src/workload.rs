@@ -26,6 +26,7 @@ pub enum Path {
 }
 
 impl Path {
+    /// Every path, in the order of the output.
     pub const ALL: [Path; 3] = [Path::Send, Path::Deliver, Path::History];
 
     pub fn name(self) -> &'static str {

@@ -9,6 +9,7 @@ use std::alloc::System;
 use bluetick_costs::Path;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
+/// Counts the allocations of the whole process.
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 

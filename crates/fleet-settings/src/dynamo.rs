@@ -38,7 +38,9 @@ impl Default for DynamoSettings {
 
 /// Upper bound for the prefix, in bytes. DynamoDB limits a full table name to 255 characters.
 const MAX_PREFIX_LENGTH: usize = 200;
+/// Upper bound for `deadline_ms`. A longer deadline holds a request longer than any client waits.
 const MAX_DEADLINE_MS: u64 = 600_000;
+/// Upper bound for `requests_at_once`. Each concurrent request can hold a connection.
 const MAX_REQUESTS_AT_ONCE: usize = 10_000;
 
 impl DynamoSettings {

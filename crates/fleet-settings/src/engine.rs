@@ -68,7 +68,7 @@ const MOST_SENDS: usize = 500_000;
 /// Upper bound for `most_partitions`. A search for the newest message reads every partition.
 const MOST_PARTITIONS: u16 = 64;
 
-/// Upper bound for every time, in milliseconds.
+/// Upper bound for every time, in milliseconds: one hour. It catches values in the wrong unit.
 const MAX_MS: u64 = 3_600_000;
 
 impl EngineSettings {
@@ -112,8 +112,9 @@ impl EngineSettings {
         Duration::from_millis(self.outage_look_ms)
     }
 
-    /// How long the result of an outage check is valid. It is shorter than `patience`, so a node
-    /// that works without Redis waits longer than this.
+    /// How long the result of an outage check is valid. While `outage_look` is below half of
+    /// `patience`, it is shorter than `patience`. A node that works without Redis then waits
+    /// longer.
     pub fn outage_looks_count(&self) -> Duration {
         (self.patience() * 2 / 3).max(2 * self.outage_look())
     }

@@ -24,6 +24,8 @@ impl Default for Layout {
 }
 
 impl Layout {
+    /// The parameters of a fleet in production. A node with another `block` looks for messages in
+    /// the wrong partitions.
     pub const CHOSEN: Layout = Layout {
         block: 64,
         plain_through: Seq::new(1_024),

@@ -59,8 +59,12 @@ impl Default for RedisSettings {
     }
 }
 
+/// Replaces the credentials of a URL in logs and errors.
 const MASK: &str = "***";
+/// Upper bound for `timeout_ms`. A longer timeout lets an unavailable Redis block sends.
 const MAX_TIMEOUT_MS: u64 = 60_000;
+/// Upper bound for `dedupe_window_seconds`: 90 days. A longer window keeps more message ids in the
+/// memory of Redis.
 const MAX_DEDUPE_WINDOW_SECONDS: u64 = 90 * 24 * 60 * 60;
 
 /// Written by hand, so that no password reaches a log.

@@ -18,7 +18,7 @@ pub fn any_row(json: &[u8]) {
         Some((name, value))
     };
     let item: Item = fields.into_iter().filter_map(attribute).collect();
-    let user = "alice".parse().expect("a good name");
+    let user = "alice".parse().expect("the name is a valid user id");
     read_row(ConversationId::group([7; 15]), Seq::new(5), &user, &item);
 }
 

@@ -7,6 +7,7 @@ use bluetick_store_embedded::log::{
     BatchBuffer, BatchNumber, LogError, LogFrame, SegmentNumber, StoreTag, scan,
 };
 
+/// The tag of the log that the target writes and scans.
 const TAG: StoreTag = StoreTag(*b"thestore");
 
 /// Writes a log and damages it. The first byte of the input selects the number of batches, and the
@@ -31,7 +32,8 @@ pub fn any_damage(bytes: &[u8]) {
     }
     let _ = SegmentHeader::read(&file, Path::new("a segment"));
     let directory = tempfile::tempdir().expect("a temporary directory can be created");
-    std::fs::write(path_of(directory.path(), SegmentNumber(1)), &file).expect("a file in it");
+    std::fs::write(path_of(directory.path(), SegmentNumber(1)), &file)
+        .expect("the temporary directory is writable");
     let mut read = Vec::new();
     let end = scan(directory.path(), TAG, BatchNumber::NONE, |frame: LogFrame<'_>| {
         read.push(frame.payload.to_vec());

@@ -15,6 +15,7 @@ use crate::choice;
 
 /// Secret that signs and verifies tokens. `auth` requires at least 32 bytes.
 const SECRET: &str = "a secret of more than thirty-two bytes, for tests";
+/// The fixed current time of every verification, so that a corpus input gives the same result.
 const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_250);
 
 /// Verifier with a secret that an operator's product shares with the server.

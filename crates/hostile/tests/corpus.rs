@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use bluetick_hostile::TARGETS;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
+/// Counts the allocated bytes of each input.
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 

@@ -68,7 +68,7 @@ fn every_unsafe_block_and_permission_states_its_reason() {
             assert!(is_expected, "{}: unsafe code without a reason", path.display());
         }
     }
-    assert!(sources.len() > 300, "only {} files were looked through", sources.len());
+    assert!(sources.len() > 300, "only {} files were checked", sources.len());
     // A new block of unsafe code must be added here, so that a reviewer notices it.
     let known = [
         // Sets the scheduling policy of a thread.

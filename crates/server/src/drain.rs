@@ -75,7 +75,8 @@ impl Lifecycle {
     /// Successive delays form a low-discrepancy sequence, which spreads clients more evenly than
     /// random delays.
     pub fn next_reconnect_delay(&self, latest: Duration) -> Duration {
-        /// 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are evenly spread.
+        /// 2⁶⁴ divided by the golden ratio. Its multiples modulo 2⁶⁴ are evenly spread. With
+        /// another step, reconnects can cluster.
         const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
         let fraction_bits = self.reconnect_delays_given.fetch_add(1, Ordering::Relaxed).wrapping_mul(STEP);
         let share = (fraction_bits >> 32) as f64 / f64::from(u32::MAX);
@@ -125,7 +126,7 @@ impl Lifecycle {
     }
 }
 
-/// Waits until the server has reached `wanted`, or is gone.
+/// Waits until the server has reached `wanted` or was dropped.
 pub(crate) async fn phase_reached(phase: &mut watch::Receiver<DrainPhase>, wanted: DrainPhase) {
     let _ = phase.wait_for(|phase| *phase >= wanted).await;
 }

@@ -45,7 +45,8 @@ pub struct Metrics {
     admin_key_failures: Labelled,
 }
 
-/// What the server drops under load. Clients recover all of it by asking.
+/// Kinds of frames that the server drops under load. Clients can query presence and inbox entries;
+/// dropped typing events are lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Dropped {
     /// A `typing` or `presence` frame, dropped because an outbox was too full or a large group had
@@ -58,7 +59,8 @@ pub(crate) enum Dropped {
 }
 
 impl Dropped {
-    /// All values, so that every label starts at 0.
+    /// All values, so that every label starts at 0. A missing one appears only after its first
+    /// drop.
     const ALL: [Dropped; 3] = [Dropped::Ephemeral, Dropped::Conversation, Dropped::Presence];
 
     const fn as_str(self) -> &'static str {

@@ -39,7 +39,7 @@ impl Problem {
 
     pub fn overloaded() -> Problem {
         let retry_after = Some(Duration::from_secs(1));
-        Problem { code: ErrorCode::Overloaded, message: "too much is waiting already".into(), retry_after }
+        Problem { code: ErrorCode::Overloaded, message: "a queue of the server is full".into(), retry_after }
     }
 
     /// The error for a conversation that does not exist, and for one the caller is not a member of.

@@ -135,10 +135,11 @@ pub(crate) struct RevocationCache {
     hasher: RandomState,
 }
 
-/// Number of shards. Each has its own lock.
+/// Number of shards, each with its own lock. Fewer shards increase lock contention, and a
+/// revocation makes more concurrent reads repeat.
 const SHARDS: usize = 16;
 /// Maximum number of users in one generation of one shard. With two generations and 16 shards the
-/// cache holds 65,536 users.
+/// cache holds 65,536 users. With fewer, more requests read the store.
 const MAX_USERS: usize = 2_048;
 
 /// One shard of the cache. When the young generation is full, it replaces the old one, which is

@@ -94,15 +94,16 @@ pub enum ServerStartError {
 /// memory when many devices reconnect at once.
 const BACKLOG_PAGES: usize = 16;
 
-/// Interval at which the server reports wrong admin keys without an audit entry of their own.
+/// Interval at which the server writes the number of wrong admin keys without an audit entry of
+/// their own. A longer one delays the report of an attack.
 const FAILED_KEYS_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Upper bound on the wait for the archive job after the store has closed. A job that takes longer
 /// is aborted with the runtime, and the next run continues it.
 const ARCHIVE_JOB_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Upper bound on the wait for password hashes and certificate reads at the end of the shutdown.
-/// Their callers are gone. A longer time lets an unresponsive file system delay the shutdown.
+/// Upper bound on the wait for password hashes and certificate reads at the end of the shutdown. No
+/// caller waits for them. A longer time lets an unresponsive file system delay the shutdown.
 const BLOCKING_TASKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl ChatServer {
@@ -195,7 +196,7 @@ impl ChatServer {
         self.app.write_audit_entry(Act::CertificateReload, outcome, failure).await;
     }
 
-    /// Shuts the server down gracefully. Readiness becomes false at once. After
+    /// Shuts the server down gracefully. Readiness becomes false immediately. After
     /// `drain_delay_seconds` the server refuses new work, finishes accepted work, writes its acks
     /// and tells clients when to reconnect. After another `drain_seconds` it aborts the rest.
     /// Closing the store has no timeout.
@@ -206,7 +207,7 @@ impl ChatServer {
     ///
     /// The last connection of a user stores when the user was last seen and removes the user from
     /// this node's presence. The workers (receipts, inbox entries, presence) stop without flushing,
-    /// because clients recover unpublished changes by asking. Until the work in flight is done, the
+    /// because clients read unpublished changes from the API. Until the work in flight is done, the
     /// listener accepts connections and refuses their work. A device in catch-up reconnects and
     /// continues. Acks held until the backlog reaches their seq are lost with the connection; a
     /// resend returns them.
@@ -242,7 +243,7 @@ impl ChatServer {
         app.archiver.close();
         app.store.close().await;
         if timeout(ARCHIVE_JOB_TIMEOUT, app.archiver.jobs_ended()).await.is_err() {
-            tracing::warn!("archive job did not stop in time; aborting it; the next run continues it");
+            tracing::warn!("archive job did not stop in time; the next run continues it");
         }
         app.hub.stop().await;
         let blocking_tasks = async {

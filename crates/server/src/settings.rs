@@ -150,7 +150,7 @@ pub struct LimitSettings {
     /// rest.
     pub backlog_messages: usize,
     /// Maximum number of conversations whose messages a catch-up sends. For the rest, the device
-    /// gets only its position.
+    /// gets only a `backlog` frame and pages the messages itself.
     pub backlog_conversations: usize,
     /// Maximum number of sends of a WebSocket that wait for the store. At this number, the server
     /// stops reading from the WebSocket.
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_means_unlimited() {
+    fn setting_of_zero_means_unlimited() {
         assert_eq!((at_most(0), at_most(7)), (usize::MAX, 7));
         assert_eq!((seconds(0), seconds(7)), (None, Some(Duration::from_secs(7))));
     }

@@ -7,7 +7,8 @@ use bluetick_core::Timestamp;
 use bluetick_core::time::Clock;
 use tokio::time::Instant;
 
-/// Wall-clock time at which every run starts.
+/// Wall-clock time at which every run starts. It is fixed, because a varying start changes ids and
+/// so the trace of a seed.
 pub const BEGINNING: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub struct SimClock {

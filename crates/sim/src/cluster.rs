@@ -1,12 +1,13 @@
 //! State shared by all tasks of a run: random source, trace, network, auditor and nodes.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_auth::{AuthSettings, Tokens};
 use bluetick_core::ports::Random;
 use bluetick_core::{ConversationId, UserId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::DuplexStream;
 
 use crate::audit::Auditor;
@@ -74,16 +75,16 @@ impl Cluster {
     }
 
     pub fn has_one_node(&self) -> bool {
-        let nodes = self.nodes.lock().expect("no code panics while it holds this lock");
+        let nodes = self.nodes.lock();
         nodes.as_ref().is_none_or(|nodes| nodes.count() == 1)
     }
 
     pub fn open_for(&self, nodes: Arc<dyn Nodes>) {
-        *self.nodes.lock().expect("no code panics while it holds this lock") = Some(nodes);
+        *self.nodes.lock() = Some(nodes);
     }
 
     pub fn auditor(&self) -> MutexGuard<'_, Auditor> {
-        self.auditor.lock().expect("the auditor does not panic")
+        self.auditor.lock()
     }
 
     /// Returns whether the auditor has a finding. The first finding ends the run.
@@ -123,7 +124,7 @@ impl Cluster {
     /// Connects to a random node and returns its index and the connection. Returns `None` if that
     /// node is down.
     pub fn connect(&self, dice: &mut Dice) -> Option<(usize, DuplexStream)> {
-        let nodes = self.nodes.lock().expect("no code panics while it holds this lock").clone()?;
+        let nodes = self.nodes.lock().clone()?;
         let node = usize::try_from(dice.below(nodes.count() as u64)).unwrap_or(0);
         let theirs = nodes.connect(node)?;
         self.counts.connections.fetch_add(1, Ordering::SeqCst);
@@ -142,7 +143,7 @@ impl SeededRandom {
 
 impl Random for SeededRandom {
     fn fill(&self, bytes: &mut [u8]) {
-        let mut dice = self.0.lock().expect("no code panics while it holds this lock");
+        let mut dice = self.0.lock();
         bytes
             .chunks_mut(8)
             .for_each(|chunk| chunk.copy_from_slice(&dice.throw().to_le_bytes()[..chunk.len()]));

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use crate::dice::Dice;
 
 thread_local! {
+    /// State of the generator; `None` in a thread that uses the randomness of the system.
     static SEEDED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 

@@ -36,7 +36,7 @@ pub enum Fault {
     TablesActLate,
     TablesSlow,
     NewsLate,
-    /// A node's trouble with the tables and Redis ends.
+    /// A node's faults of the tables and Redis end.
     Mended,
 }
 
@@ -97,7 +97,7 @@ async fn again_and_again(town: Arc<Cluster>, world: Arc<World>, fault: Fault) {
         match fault {
             Fault::LineCut => {
                 if town.network.cut_one(dice.throw()) {
-                    town.trace.note("network", "a line is cut");
+                    town.trace.note("network", "a connection is cut");
                 }
             }
             Fault::LinesStuck => {

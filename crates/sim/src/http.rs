@@ -25,7 +25,8 @@ impl JsonResponse {
     }
 }
 
-/// Time limit for a request, in simulated time.
+/// Time limit for a request, in simulated time. If it is too short, requests that a fault delays
+/// count as unanswered.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Sends a request to a random node. `None` means that no complete answer arrived; the server may

@@ -35,7 +35,8 @@ pub struct HttpAuditor {
     number: u64,
 }
 
-/// Page size of history requests, in messages.
+/// Page size of history requests, in messages. It is small, so that a history spans several pages.
+/// The server refuses a size above the API's maximum.
 const PAGE: usize = 20;
 
 impl HttpAuditor {
@@ -215,7 +216,7 @@ impl HttpAuditor {
                 && answer.is_done()
                 && let Some(seq) = answer.body["seq"].as_u64()
             {
-                self.note(format_args!("is told that {message_id} is stored at {}:{seq}", short(id)));
+                self.note(format_args!("gets the ack of {message_id} at {}:{seq}", short(id)));
                 self.town.auditor().acknowledged(id, &self.user, &message_id, seq);
                 if self.dice.one_in(2) {
                     self.contradict(id, &message_id).await;
@@ -231,7 +232,8 @@ impl HttpAuditor {
         if let Some(answer) = self.call("POST", &path, Some(&body)).await
             && answer.is_done()
         {
-            let what = format!("{message_id} was stored, and something else under that id was taken as well");
+            let what =
+                format!("{message_id} was stored, and the server also accepted other content under that id");
             self.town.auditor().find(Guarantee::NoDuplicate, Some(id), what);
         }
     }
@@ -327,7 +329,7 @@ impl HttpAuditor {
         let (what, method, path, body) = match self.dice.below(5) {
             0 => ("read a page of it", "GET", "/messages?limit=5", None),
             1 => ("read its ticks", "GET", "/status", None),
-            2 => ("see who is in it", "GET", "", None),
+            2 => ("read its members", "GET", "", None),
             3 => {
                 self.town.auditor().says(id, &self.user, ReadState { delivered: 1, read: 1 });
                 ("move a tick of it", "POST", "/read", Some(json!({"seq": 1})))
@@ -357,7 +359,7 @@ impl HttpAuditor {
             && answer.is_done()
         {
             let id = self.conversations[0];
-            self.town.auditor().intruded(id, &self.user, "read its inbox with a token that has expired");
+            self.town.auditor().intruded(id, &self.user, "read its inbox with an expired token");
         }
     }
 

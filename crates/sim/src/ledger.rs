@@ -34,7 +34,7 @@ pub async fn close(town: &Arc<Cluster>, visitors: &mut [HttpAuditor], reports: &
     loop {
         let Some(heads) = read_everything(town, visitors).await else {
             if !town.is_broken() {
-                let what = "nothing breaks any more, and history cannot be read".to_owned();
+                let what = "the faults have stopped, and the history cannot be read".to_owned();
                 town.auditor().find(Guarantee::NoLoss, None, what);
             }
             return;
@@ -110,7 +110,7 @@ fn who_is_behind(
     for (name, (user, report)) in reports {
         let report = report.borrow();
         if report.views.is_empty() {
-            let what = format!("{name} is not connected, or what it sends or asks is not answered");
+            let what = format!("{name} is not connected, or the server does not answer it");
             return behind(None, what);
         }
         for (id, head) in heads {
@@ -124,12 +124,12 @@ fn who_is_behind(
                 .any(|(whose, report)| whose == user && report.borrow().views.get(id).is_some_and(first_of));
             match report.views.get(id) {
                 Some(has) if has.last < *head => {
-                    let what = format!("{name} has {}:{} and there is {head}", short(*id), has.last);
+                    let what = format!("{name} has {}:{} and the head is {head}", short(*id), has.last);
                     return behind(Some(*id), what);
                 }
                 has if !is_had => {
                     let what = format!(
-                        "no device of {user} has {} from {joined} on, where it came; {name} has {has:?}",
+                        "no device of {user} has {} from its join at {joined} on; {name} has {has:?}",
                         short(*id)
                     );
                     return behind(Some(*id), what);
@@ -160,7 +160,7 @@ async fn who_knows_less(
                 let Some(has) = report.views.get(&id) else { continue };
                 let (user, said) = (&visitor.user, has.said);
                 if said.delivered > own.delivered || said.read > own.read {
-                    return lost(format!("a device of {user} said {said:?} and the server knows {own:?}"));
+                    return lost(format!("a device of {user} reported {said:?} and the server has {own:?}"));
                 }
                 if let Some(what) = what_is_not_known(town, id, user, report, &is) {
                     return lost(format!("a device of {user} {what}"));
@@ -186,6 +186,6 @@ fn what_is_not_known(
     settled.into_iter().find_map(|(user, is)| {
         let knows = report.ticks.get(&(id, user.clone())).copied().unwrap_or_default();
         let is_known = auditor.are_alike(id, user, knows, *is);
-        (!is_known).then(|| format!("knows of {user} in {} {knows:?}, and it is {is:?}", short(id)))
+        (!is_known).then(|| format!("has {knows:?} for {user} in {}, and the server has {is:?}", short(id)))
     })
 }

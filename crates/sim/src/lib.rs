@@ -1,6 +1,6 @@
 //! Deterministic simulation of whole servers in one thread: clock, network, disk, tables and Redis
 //! are simulated. The seed decides every client action and every fault. An auditor sees only what
-//! clients see and checks it against the guarantees of the design. The same seed produces the same
+//! clients see and checks it against docs/explanation/guarantees.md. The same seed produces the same
 //! trace, byte for byte.
 //!
 //! Modules: [`run`] runs one seed, and [`process`] runs it in a separate process. [`world`]

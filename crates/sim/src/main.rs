@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,7 @@ use bluetick_sim::run::{RunOutcome, RunPlan};
 use bluetick_sim::shrink::{essence, shrink};
 use bluetick_sim::world::WorldKind;
 use clap::Parser;
+use parking_lot::Mutex;
 
 /// Runs whole servers in simulated time, by seed, and audits what their clients see
 #[derive(Parser, Debug)]
@@ -51,15 +51,16 @@ struct Arguments {
     jobs: usize,
 }
 
+/// Explanation and examples below the flags.
 const HELP: &str = "\
-Each seed is a story of its own: people with devices talk for ten to sixty seconds of simulated time while connections,
-disks, tables, Redis and whole servers fail; then it gets calm, and everything must have come to its place. What breaks
-one of the guarantees is printed with its seed and the least that is needed to see it; the exit status is 1 then.
+Each seed is one run. Simulated users exchange messages for ten to sixty seconds of simulated time while connections,
+disks, tables, Redis and whole servers fail. Then the faults stop, and all devices and servers must agree. If a run
+breaks a guarantee, the command prints the seed and the smallest plan that reproduces it, and exits with 1.
 
 Examples:
   bluetick-sim --seeds 1..10000
-  bluetick-sim --seeds 4711 --trace       what happened in one run; the same every time
-  bluetick-sim --plants                   does it find bugs at all?
+  bluetick-sim --seeds 4711 --trace       print the trace of one run; it is the same every time
+  bluetick-sim --plants                   check that planted bugs are found
   bluetick-sim --seeds 1..500 --plant lost-void";
 
 fn default_jobs() -> usize {
@@ -72,7 +73,7 @@ fn parse_seeds(text: &str) -> Result<Range<u64>, String> {
         Some((first, end)) => number(first)?..number(end)?,
         None => number(text)?..number(text)?.checked_add(1).ok_or("too large")?,
     };
-    if range.is_empty() { Err("there is no seed in it".to_owned()) } else { Ok(range) }
+    if range.is_empty() { Err("the range is empty".to_owned()) } else { Ok(range) }
 }
 
 fn main() -> ExitCode {
@@ -182,7 +183,7 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::SeqCst);
-                    let is_over = failed.lock().expect("no code panics while it holds this lock").is_some();
+                    let is_over = failed.lock().is_some();
                     if is_over || !arguments.seeds.contains(&seed) {
                         return;
                     }
@@ -190,8 +191,7 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
                     let outcome = match process::run(&plan) {
                         Ok(outcome) => outcome,
                         Err(failure) => {
-                            *gone_wrong.lock().expect("no code panics while it holds this lock") =
-                                Some(failure);
+                            *gone_wrong.lock() = Some(failure);
                             return;
                         }
                     };
@@ -200,13 +200,13 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
                         println!("seed {seed}\n{}", outcome.trace.join("\n"));
                     }
                     if let Some(finding) = outcome.finding {
-                        let mut failed = failed.lock().expect("no code panics while it holds this lock");
+                        let mut failed = failed.lock();
                         if failed.as_ref().is_none_or(|before| before.plan.seed > seed) {
                             let (guarantee, what) = (finding.guarantee, finding.what);
                             *failed = Some(Failed { plan, guarantee, what });
                         }
                     }
-                    let mut said = said.lock().expect("no code panics while it holds this lock");
+                    let mut said = said.lock();
                     if said.elapsed() > PROGRESS {
                         *said = Instant::now();
                         eprintln!("{}", sum.line(began));
@@ -222,9 +222,9 @@ fn run_all(arguments: &Arguments, plant: Option<PlantedBug>) -> Result<Option<Fa
         Arguments { trace: true, .. } => eprintln!("{}", sum.line(began)),
         _ => println!("{}", sum.line(began)),
     }
-    match gone_wrong.into_inner().expect("no code panics while it holds this lock") {
+    match gone_wrong.into_inner() {
         Some(failure) => Err(failure),
-        None => Ok(failed.into_inner().expect("no code panics while it holds this lock")),
+        None => Ok(failed.into_inner()),
     }
 }
 
@@ -234,17 +234,17 @@ fn print_failure(failed: &Failed, no_shrinking: bool) -> Result<(), RunProcessEr
     if no_shrinking {
         return Ok(());
     }
-    eprintln!("looking for the least that is needed …");
+    eprintln!("minimizing the failing run …");
     let (least, outcome) = shrink(plan, *guarantee)?;
     let faults: Vec<_> = least.faults.iter().map(|fault| format!("{fault:?}")).collect();
     println!(
-        "the least that still does: {:?}, {:.1} s busy, faults: {}",
+        "smallest failing plan: {:?}, {:.1} s busy, faults: {}",
         least.world,
         least.busy.as_secs_f64(),
         if faults.is_empty() { "none".to_owned() } else { faults.join(", ") }
     );
     println!("{}", essence(&outcome).join("\n"));
-    println!("\nagain: bluetick-sim {} --trace", process::flags(&least).join(" "));
+    println!("\nrepeat with: bluetick-sim {} --trace", process::flags(&least).join(" "));
     Ok(())
 }
 
@@ -257,7 +257,7 @@ fn plant_name(plant: PlantedBug) -> String {
 /// guarantee.
 fn try_plants(arguments: &Arguments) -> Result<ExitCode, RunProcessError> {
     let mut all_found = true;
-    println!("| planted | found by seed | as |\n|---|---|---|");
+    println!("| planted bug | found by seed | violated guarantee |\n|---|---|---|");
     for plant in PlantedBug::ALL {
         let found = run_all(arguments, Some(plant))?;
         match &found {
@@ -267,7 +267,7 @@ fn try_plants(arguments: &Arguments) -> Result<ExitCode, RunProcessError> {
             Some(failed) => {
                 all_found = false;
                 println!(
-                    "| {} | {} | {}, which is not what it breaks: {} |",
+                    "| {} | {} | {}, which is not expected of this bug: {} |",
                     plant_name(plant),
                     failed.plan.seed,
                     failed.guarantee,

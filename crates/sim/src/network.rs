@@ -2,17 +2,19 @@
 //! delivers bytes in order, as TCP does; separate connections are independent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex, split};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::dice::Dice;
 
-/// Capacity in bytes of the client's end of a connection, in each direction.
+/// Capacity in bytes of the client's end of a connection, in each direction. Writes beyond it wait
+/// until the other end reads.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 #[derive(Clone)]
@@ -45,7 +47,7 @@ impl SimulatedNetwork {
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, NetworkLink>> {
-        self.0.open.lock().expect("no code panics while it holds this lock")
+        self.0.open.lock()
     }
 
     pub fn set_weather(&self, delay_ms: u64, stuck_one_in: u64) {
@@ -80,7 +82,7 @@ impl SimulatedNetwork {
         line.inspect(|line| line.cut()).is_some()
     }
 
-    /// Cuts all open connections of a node. Nothing passes through them afterwards.
+    /// Cuts all open connections of a node. They carry no further bytes.
     pub fn cut_all(&self, node: usize) {
         self.open().values().filter(|line| line.node == node).for_each(NetworkLink::cut);
     }

@@ -68,12 +68,14 @@ pub struct RunOutcome {
 }
 
 thread_local! {
+    /// Messages of the panics of this thread.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Installs a panic hook that collects panics of the simulated thread instead of printing them.
 /// `run` reports the first one as a finding.
 fn collect_panics() {
+    /// Ensures that the hook is installed once per process.
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let usual = std::panic::take_hook();
@@ -87,7 +89,8 @@ fn collect_panics() {
     });
 }
 
-/// Name of the simulated thread. The panic hook uses it to recognize panics of a run.
+/// Name of the simulated thread. The panic hook recognizes panics of a run by it; with another name
+/// it prints them instead of reporting a finding.
 const THREAD: &str = "simulated";
 
 /// Runs the plan in a new thread whose random source is seeded. Only the first run of a process is
@@ -133,7 +136,7 @@ async fn story(plan: &RunPlan) -> RunOutcome {
     let mut visitors: Vec<HttpAuditor> =
         (0..PEOPLE).map(|number| HttpAuditor::new(&town, number, PEOPLE, is_forgetful(number))).collect();
     if settle_in(&town, &mut visitors).await.is_none() {
-        town.auditor().find(Guarantee::NoLoss, None, "a server without trouble answers nobody".to_owned());
+        town.auditor().find(Guarantee::NoLoss, None, "a server without faults does not answer".to_owned());
     }
     let mut devices = JoinSet::new();
     let mut reports = BTreeMap::new();
@@ -155,12 +158,12 @@ async fn story(plan: &RunPlan) -> RunOutcome {
         async move { weather(&town, &world, &faults).await }
     });
     busy(&town, plan.busy).await;
-    town.trace.note("all", "it gets calm");
+    town.trace.note("all", "the busy phase ends");
     town.calm_down();
     let mut visitors = visiting.join_all().await;
     visitors.sort_by(|one, other| one.user.cmp(&other.user));
     if breaking.await.is_err() {
-        town.auditor().find(Guarantee::NoLoss, None, "the weather panicked".to_owned());
+        town.auditor().find(Guarantee::NoLoss, None, "the fault injection panicked".to_owned());
     }
     let mut lodger = lodging.await.expect("the runtime's thread records panics");
     if !town.is_broken() {

@@ -37,7 +37,7 @@ pub fn shrink(failed: &RunPlan, guarantee: Guarantee) -> Result<(RunPlan, RunOut
     Ok((least, outcome))
 }
 
-/// Maximum number of trace lines to print.
+/// Maximum number of trace lines to print. If it is too small, the cause of the finding is cut off.
 const LINES: usize = 60;
 
 /// Returns the last trace lines about the finding's conversation, the servers and the auditor.

@@ -79,7 +79,7 @@ impl UserSession {
             let socket = self.go_in(&fresh.token).await;
             sleep(self.dice.millis(0, 1_000)).await;
             if self.is_logged_out(&fresh).await {
-                self.note("has a void key");
+                self.note("has a revoked token");
                 // Nodes that missed the announcement find the revocation by scanning in time order.
                 // That needs clocks that agree.
                 let socket = socket.filter(|_| self.clocks_agree(&fresh));
@@ -142,13 +142,13 @@ impl UserSession {
             let token = self.void[index].token.clone();
             let answer = self.call(&token, "GET", "/v1/conversations", None).await;
             if answer.is_some_and(|answer| answer.is_done()) {
-                return self.find("read its inbox with a token that was revoked".to_owned());
+                return self.find("read its inbox with a revoked token".to_owned());
             }
         }
         if let Some(void) = self.void.last() {
             let token = void.token.clone();
             if self.go_in(&token).await.is_some() {
-                self.find("was welcomed with a token that was revoked".to_owned());
+                self.find("was welcomed with a revoked token".to_owned());
             }
         }
     }
@@ -156,16 +156,16 @@ impl UserSession {
     async fn is_shown_out(&mut self, mut socket: WebSocket) {
         let ends = async { while socket.hear().await.is_some() {} };
         if timeout(CLOSING, ends).await.is_err() {
-            return self.find("stays connected with a token that was revoked".to_owned());
+            return self.find("stays connected with a revoked token".to_owned());
         }
         // `None`: the connection was cut without a close frame.
         let code = socket.close_code();
-        self.note(format_args!("is shown out: {code:?}"));
+        self.note(format_args!("is disconnected: {code:?}"));
         if let Some(code) = code
             && code != REVOKED
             && !OTHER_ENDS.contains(&code)
         {
-            self.find(format!("had a token that was revoked, and its connection was closed with {code}"));
+            self.find(format!("had a revoked token, and its connection was closed with {code}"));
         }
     }
 
@@ -186,7 +186,7 @@ impl UserSession {
                 && answer.status != 429
             {
                 if !answer.is_done() {
-                    self.find(format!("has a new token and is answered {}", answer.status));
+                    self.find(format!("has a new token and got the status {}", answer.status));
                 }
                 return;
             }

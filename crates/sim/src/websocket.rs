@@ -10,7 +10,8 @@ const TEXT: u8 = 0x1;
 const CLOSE: u8 = 0x8;
 const PING: u8 = 0x9;
 const PONG: u8 = 0xA;
-/// Time limit for the handshake and for each write, in simulated time.
+/// Time limit for the handshake and for each write, in simulated time. If it is too short,
+/// connections that a fault delays count as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub struct WebSocket {

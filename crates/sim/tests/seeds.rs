@@ -24,7 +24,7 @@ fn hold(world: WorldKind, seeds: std::ops::Range<u64>) {
         if let Some(finding) = outcome.finding {
             let last = outcome.trace.iter().rev().take(40).rev().cloned().collect::<Vec<_>>().join("\n");
             panic!(
-                "seed {seed} breaks {}: {}\n{last}\nagain: bluetick-sim --world {world:?} --seeds {seed}",
+                "seed {seed} breaks {}: {}\n{last}\nrepeat with: bluetick-sim --world {world:?} --seeds {seed}",
                 finding.guarantee, finding.what
             );
         }
@@ -49,7 +49,7 @@ fn stopped_servers_start_no_threads_and_keep_the_trace() {
         let plan = |seed| RunPlan { faults: faults.clone(), busy, ..RunPlan::new(seed, Some(world)) };
         for seed in 1..4 {
             let (once, again) = (run(&plan(seed)), run(&plan(seed)));
-            let stops = once.trace.iter().filter(|line| line.ends_with("is told to stop")).count();
+            let stops = once.trace.iter().filter(|line| line.ends_with("receives the stop signal")).count();
             assert!(stops > 0, "seed {seed}: no server was stopped");
             assert_eq!(once.threads, 0, "seed {seed}: a thread outside the simulation ran");
             assert_eq!(once.trace.join("\n"), again.trace.join("\n"), "seed {seed}");

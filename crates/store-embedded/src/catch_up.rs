@@ -14,7 +14,7 @@ use crate::inbox::InboxReader;
 use crate::tables::{Snapshot, TablesError};
 
 /// Upper bound on the recently active conversations that are added without a position from the
-/// device. The device finds further ones in the inbox.
+/// device. It bounds the response. The device finds further ones in the inbox.
 const MAX_UNNAMED: usize = 1_000;
 
 /// A conversation from the user's point of view.
@@ -25,7 +25,8 @@ struct MemberView {
     last_at: Timestamp,
 }
 
-/// Up to this many changed and pending conversations, the result is read on the caller's thread.
+/// Upper bound on the changed and pending conversations for which the result is read on the
+/// caller's thread. A larger value blocks a runtime thread for longer.
 const FEW_PENDING: usize = 16;
 
 impl InboxReader {

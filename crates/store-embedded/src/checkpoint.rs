@@ -24,7 +24,7 @@ use crate::memory::{
 use crate::tables::{Engine, InboxChange, TablesError, Update};
 
 /// The size in bytes at which a transaction is committed. Small transactions let log syncs use the
-/// disk in between.
+/// disk in between; larger ones delay acknowledgements.
 const TRANSACTION_BYTES: usize = 2 << 20;
 /// The size in bytes at which a chunk of large messages is closed, so that reading a page does not
 /// decompress megabytes.
@@ -32,7 +32,8 @@ const CHUNK_RAW_BYTES: usize = 128 << 10;
 /// Upper bound on the rows by user that are sorted in memory and written together; they take about
 /// 100 MB. These rows are scattered over the table, so sorting more of them saves page writes.
 const INBOX_ROWS_AT_ONCE: usize = 768 << 10;
-/// Upper bound on the profiles in one transaction.
+/// Upper bound on the profiles in one transaction. Bounds its memory, and how long it delays log
+/// syncs.
 const PROFILES_AT_ONCE: usize = 16 << 10;
 
 /// The steps of a checkpoint, at which tests interrupt it.
@@ -55,7 +56,7 @@ pub struct Checkpoint<'a> {
     pub must_stop: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What a checkpoint reads from one conversation state, under its lock.
+/// The values that a checkpoint reads from one conversation state, under its lock.
 struct VisitedConversation {
     resident: Arc<ResidentConversation>,
     stored: StoredConversation,
@@ -78,7 +79,7 @@ struct StaleInboxRow {
 }
 
 impl Checkpoint<'_> {
-    /// Writes all of `generation`. After an error nothing is lost: the unwritten part is still in
+    /// Writes all of `generation`. After an error nothing is lost. The unwritten part is still in
     /// memory and in the log, and the caller can retry with the same generation.
     pub fn run(&self, generation: &mut Generation) -> Result<CheckpointReport, TablesError> {
         let started = Instant::now();

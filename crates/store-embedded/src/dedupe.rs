@@ -27,7 +27,8 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::codec::rows::{seal, unseal};
 use crate::codec::{DecodeError, put_varint};
 
-/// The number of samples in a window. A higher number makes the floor rise in smaller steps.
+/// The number of samples in a window. A higher number makes the floor rise in smaller steps and the
+/// stored row larger. With a lower one, ids are kept longer than the window.
 const SAMPLES_IN_WINDOW: u64 = 32;
 
 /// A part of the store's life in which messages were stored.

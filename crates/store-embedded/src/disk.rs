@@ -54,7 +54,7 @@ impl Faults {
             self.dark.fetch_or(left == 1, Ordering::SeqCst);
         }
         match self.dark.load(Ordering::SeqCst) {
-            true => Err(io::Error::other("the power has gone")),
+            true => Err(io::Error::other("injected power failure")),
             false => Ok(()),
         }
     }

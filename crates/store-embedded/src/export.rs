@@ -1,5 +1,6 @@
-//! Reads the whole store for a copy elsewhere: all users, all conversations with the read states of
-//! their members, and all messages, including those that no member can see any more.
+//! Reads the whole store for a copy elsewhere: all users, all conversations and all messages.
+//! Conversations include the read states of their members. Messages include those that no member
+//! can see any more.
 //!
 //! The store must not be written meanwhile. The caller ensures that: it opened the store and gives
 //! no other component access to it.

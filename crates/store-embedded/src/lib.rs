@@ -14,33 +14,40 @@
 //! - [`archive`] moves old content to an object store.
 //! - [`EmbeddedStore`] implements the port that the rest of the server uses.
 
-pub mod archive;
+/// Declares modules that are private in a product. The feature `test-internals` makes them public,
+/// for tests, the simulation and the fuzzer.
+macro_rules! internal_modules {
+    ($($name:ident),* $(,)?) => {
+        $(
+            #[cfg(feature = "test-internals")]
+            pub mod $name;
+            #[cfg(not(feature = "test-internals"))]
+            mod $name;
+        )*
+    };
+}
+
+internal_modules!(archive, checkpoint, codec, commit, dedupe, disk, lock, log, memory, recovery, tables);
+
 pub mod backup;
 mod catch_up;
 pub mod check;
-pub mod checkpoint;
-pub mod codec;
-pub mod commit;
-pub mod dedupe;
-pub mod disk;
 pub mod export;
+mod footprint;
 mod inbox;
 mod load;
-pub mod lock;
-pub mod log;
-pub mod memory;
 mod open;
 mod people;
 mod probe;
 mod read;
 mod readers;
-pub mod recovery;
 mod settings;
 mod steps;
 mod store;
 mod sync;
-pub mod tables;
 
+pub use footprint::{Footprint, footprint};
+pub use lock::LockError;
 pub use open::{OpenError, StoreParts, WorkMode};
 pub use probe::probe;
 pub use settings::StoreSettings;

@@ -33,7 +33,8 @@ use crate::settings::StoreSettings;
 use crate::steps::Steps;
 use crate::tables::{StoreIdentity, Tables, TablesError};
 
-/// How long the checkpoint thread waits after a failure before it retries.
+/// Pause of the checkpoint thread after a failure. A longer one delays recovery; a shorter one
+/// fills the log with errors.
 const CHECKPOINT_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Error)]
@@ -46,7 +47,7 @@ pub enum OpenError {
     Tables(#[from] TablesError),
     #[error(transparent)]
     Recovery(#[from] RecoveryError),
-    #[error("{}: a backup was being restored here, and that was not finished; delete this directory and restore again", .0.display())]
+    #[error("{}: a restore of a backup is unfinished here; delete this directory and restore again", .0.display())]
     HalfRestored(PathBuf),
     #[error("{}: the log is missing, with all data that was not in the tables yet; restore the whole directory from a backup", .0.display())]
     TablesWithoutLog(PathBuf),
@@ -268,7 +269,7 @@ pub fn open(parts: StoreParts) -> Result<RunningStore, OpenError> {
         WorkMode::Steps => BackgroundWork::Steps(Box::new(Steps::new(committer, checkpointer))),
     };
     let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "the store is open");
+    tracing::info!(directory = %directory.display(), replayed_bytes, took_ms, "store opened");
     let loader = Arc::new(ConversationLoader {
         tables: Arc::clone(&tables),
         residents: Arc::clone(&residents),

@@ -8,10 +8,10 @@ use crate::open::OpenError;
 use crate::recovery::RecoveryError;
 use crate::tables::read_markers;
 
-/// Fails where opening the directory would fail: another process uses it, a newer program wrote it,
-/// a restore was not finished, or the log and the tables do not belong together. Accepts a missing
-/// or empty directory. Does not look for damage inside the log and the tables; see
-/// [`check`](crate::check::check).
+/// Fails where opening the directory would fail. For example, another process uses it, a newer
+/// program wrote it, or a restore was not finished. It also fails if the log and the tables do not
+/// belong together. Accepts a missing or empty directory. Does not look for damage inside the log
+/// and the tables; see [`check`](crate::check::check).
 pub fn probe(directory: &Path) -> Result<(), OpenError> {
     if directory.join(crate::backup::RESTORING).exists() {
         return Err(OpenError::HalfRestored(directory.to_owned()));

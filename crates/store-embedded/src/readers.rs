@@ -13,10 +13,13 @@ use bluetick_core::StoreError;
 
 use crate::store::blocking;
 
-/// The duration above which a read counts as slow: it waited for the disk or for the scheduler.
+/// The duration above which a read counts as slow: it waited for the disk or for the scheduler. If
+/// it is too long, slow reads block runtime threads; if it is too short, fast reads pay for a
+/// thread switch.
 const SLOW_READ: Duration = Duration::from_micros(300);
-/// Lower bound on how long reads use blocking threads after one that waited for the disk. The time
-/// doubles each time the next attempt waits again, and halves after each fast one.
+/// Lower bound on how long reads use blocking threads after one that waited for the disk. A lower
+/// value tests a slow disk more often on a runtime thread. The time doubles each time the next
+/// attempt waits again, and halves after each fast one.
 const MIN_BLOCKING_PERIOD: Duration = Duration::from_millis(50);
 /// Upper bound on the same time. A higher value returns to the fast path later.
 const MAX_BLOCKING_PERIOD: Duration = Duration::from_secs(10);

@@ -1,7 +1,7 @@
 //! Recovery at startup: replays the log onto the tables.
 //!
-//! Replaying an event whose effect the tables already contain changes nothing. So it does not
-//! matter how far an interrupted checkpoint came.
+//! Replaying an event whose effect the tables already contain changes nothing. So recovery is
+//! correct after a checkpoint that was interrupted at any step.
 
 use std::sync::Arc;
 
@@ -139,8 +139,8 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    /// Adds the conversation to the generation and marks the rows by user of all members as stale:
-    /// the checkpoint may not have written them before the crash.
+    /// Adds the conversation to the generation and marks the rows by user of all members as stale.
+    /// The checkpoint may not have written them before the crash.
     fn list(&mut self, resident: &Arc<ResidentConversation>, state: &mut ConversationState) {
         self.generation.changed(resident, state);
         state.stale = StaleMembers::AllMembers;

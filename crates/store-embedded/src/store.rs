@@ -168,9 +168,9 @@ enum PageRead {
     PartialPage(PartialPage),
 }
 
-/// How many times a page is read if an archive object that its rows name is missing. Between
-/// attempts the object may be rewritten, or its content restored. The last attempt returns a page
-/// or an error.
+/// Upper bound on the attempts to read a page if an archive object that its rows name is missing.
+/// Between attempts the object may be rewritten, or its content restored. The last attempt returns
+/// a page or an error.
 pub(crate) const ARCHIVE_READ_ATTEMPTS: u32 = 3;
 
 /// Waits until the threads have finished the accepted work and the last checkpoint.
@@ -371,7 +371,7 @@ impl Store for EmbeddedStore {
                     .readers
                     .read_much(move || Ok(tables.current()?.snapshot()?.record(id, seq)?))
                     .await?;
-                found.ok_or_else(|| StoreError::Damaged(format!("{id}: {seq} is not there").into()))?
+                found.ok_or_else(|| StoreError::Damaged(format!("{id}: seq {seq} is missing").into()))?
             }
         };
         let record =

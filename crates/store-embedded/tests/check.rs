@@ -89,12 +89,12 @@ fn stood(update: &mut Update<'_>, id: ConversationId, member_state: MemberState)
     update.put_member(id, &member, &member_state)
 }
 
-/// Inconsistencies, each with the words of its finding.
+/// Inconsistencies, each with the text of its finding.
 const PLANTS: [(&str, PlantedDamage); 11] = [
     ("the messages before it are missing", |update, all| {
         update.put_chunk(all[0].0, Seq::new(90), &packed(all[0].0, &["later"], None))
     }),
-    ("there are messages beyond the head", |update, all| {
+    ("there are messages above the head", |update, all| {
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], None))
     }),
     ("it overlaps the chunk before it", |update, all| {
@@ -103,10 +103,10 @@ const PLANTS: [(&str, PlantedDamage); 11] = [
     ("its id does not match the fingerprint in the header", |update, all| {
         update.put_chunk(all[0].0, Seq::new(72), &packed(all[0].0, &["one more"], Some(77)))
     }),
-    ("it stands beyond the head", |update, all| {
+    ("the read state is above the head", |update, all| {
         stood(update, all[0].0, MemberState { delivered: Seq::new(1000), ..MemberState::default() })
     }),
-    ("it has read what was not delivered to it", |update, all| {
+    ("read is above delivered", |update, all| {
         stood(update, all[0].0, MemberState { read: Seq::new(3), ..MemberState::default() })
     }),
     ("the row does not match the member's unacknowledged messages", |update, all| {
@@ -124,7 +124,7 @@ const PLANTS: [(&str, PlantedDamage); 11] = [
         let member = Member { user: user("zoe"), role: Role::Member, joined_seq: Seq::new(1) };
         update.put_member(all[4].0, &member, &MemberState::default())
     }),
-    ("the user is no member of the conversation", |update, all| {
+    ("the user is not a member of the conversation", |update, all| {
         let key = bluetick_store_embedded::codec::rows::inbox_key(&user("zoe"), all[4].0);
         update.put_inbox(&bluetick_store_embedded::tables::InboxChange {
             key,
@@ -136,7 +136,7 @@ const PLANTS: [(&str, PlantedDamage); 11] = [
             is_listed: true,
         })
     }),
-    ("refers to a segment of the archive that is not known", |update, all| {
+    ("refers to an unknown segment of the archive", |update, all| {
         update.set_segment(ChunkKey { conversation: all[1].0, first: Seq::new(1) }, None)
     }),
 ];

@@ -68,7 +68,7 @@ async fn archive_always(store: Arc<EmbeddedStore>) {
 
 /// Checks that the suite above archives its messages.
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_really_moves_while_the_suite_runs() {
+async fn archiver_of_the_suite_archives_all_messages() {
     let (object_archive, _) = memory_archive();
     let archived = Archived::open(TempDir::new().unwrap(), object_archive, Arc::new(NoListener));
     let id = direct(&*archived.store, "alice", "bob").await;

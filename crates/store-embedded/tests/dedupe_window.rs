@@ -201,7 +201,7 @@ async fn clock_jump_keeps_message_ids_and_refuses_other_content() {
 }
 
 #[tokio::test]
-async fn id_is_forgotten_some_time_after_the_window() {
+async fn message_id_expires_some_time_after_the_window() {
     let rig = ClockedStore::new(3600);
     let id = rig.found("bob").await;
     rig.send(rig.append(id, "first", "hello")).await.unwrap();

@@ -1,5 +1,5 @@
 //! An erasure leaves nothing of the content in any file of the data directory, also while the
-//! archive is off, and an accepted erasure survives a crash at any step.
+//! archive is off. An accepted erasure survives a crash at any step.
 
 #![expect(clippy::unwrap_used, reason = "a test may stop where its own set-up fails")]
 

@@ -7,7 +7,7 @@ mod inbox;
 mod receipts;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::decide;
@@ -23,6 +23,7 @@ use bluetick_core::{
     MemberState, Members, Message, MessageId, NamePrefix, Page, PageRequest, Person, Profile, ProfileUpdate,
     ReadState, ReceiptCounts, Refusal, Seq, Skeleton, StoreError, Timestamp, User, UserId,
 };
+use parking_lot::{Mutex, MutexGuard};
 
 pub struct MemoryStore {
     /// A standard mutex, because it refuses access after a panic left the state half-updated.
@@ -58,7 +59,7 @@ impl MemoryStore {
     }
 
     fn read(&self) -> MutexGuard<'_, MemoryState> {
-        self.state.lock().expect("a panic in an earlier call may have left the state half-updated")
+        self.state.lock()
     }
 
     fn write(&self) -> Result<MutexGuard<'_, MemoryState>, StoreError> {

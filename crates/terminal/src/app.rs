@@ -18,11 +18,11 @@ use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::calendar::Calendar;
 use crate::composer::Composer;
 use crate::draw::{chat_height, draw, rows};
 use crate::keys::{self, Action};
 use crate::model::{ChatPane, Focus, LinkStatus, ScreenModel, TerminalCapabilities};
-use crate::moment::Calendar;
 use crate::present::{Words, refresh};
 use crate::screen::Screen;
 use crate::text::safe_line;
@@ -257,7 +257,7 @@ impl TerminalApp {
             Ok(ChatEvent::Gone(id))
                 if self.open.as_ref().is_some_and(|open| open.conversation.id() == id) =>
             {
-                self.model.notice = Some("you are not in this conversation any more".into());
+                self.model.notice = Some("you are no longer a member of this chat".into());
             }
             Ok(ChatEvent::GivenUp(items)) => self.model.notice = Some(self.given_up(&items)),
             // The state already shows new messages and a logout.
@@ -273,7 +273,7 @@ impl TerminalApp {
             1 => "1 message was not sent".to_owned(),
             count => format!("{count} messages were not sent"),
         };
-        format!("{what}: you are not in {name} any more")
+        format!("{what}: you are no longer a member of {name}")
     }
 
     /// Runs one action.

@@ -4,7 +4,7 @@ use unicode_segmentation::UnicodeSegmentation;
 
 use crate::text;
 
-/// Maximum size of the text, in bytes. Further characters are dropped, typed or pasted.
+/// Upper bound on the text, in bytes. The composer drops further characters, typed or pasted.
 const MOST_BYTES: usize = 256 * 1024;
 
 /// A text input and its cursor.
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn ctrl_w_deletes_a_word() {
+    fn ctrl_w_deletes_the_word_before_the_cursor() {
         let mut composer = Composer::with("one two  ");
         composer.delete_word();
         assert_eq!(composer.text(), "one ");

@@ -188,7 +188,7 @@ fn chat_with_an_unknown_user_needs_confirmation() {
 }
 
 #[test]
-fn typed_name_is_one_key_above_the_results() {
+fn up_from_the_first_result_selects_the_typed_name() {
     let mut model = new_chat("zo");
     found(&mut model, "zo", people(&["zoe1"]));
     press(&mut model, KeyCode::Up);
@@ -265,7 +265,7 @@ fn escape_returns_to_the_inbox_in_a_narrow_terminal() {
 }
 
 #[test]
-fn conversation_settings_have_shortcuts() {
+fn shortcuts_change_the_settings_of_the_selected_chat() {
     let mut model = model();
     assert_eq!(press(&mut model, KeyCode::Char('p')), [Action::Pin(id(1), true)]);
     assert_eq!(press(&mut model, KeyCode::Char('m')), [Action::Mute(id(1), true)]);

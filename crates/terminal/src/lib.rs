@@ -5,11 +5,11 @@
 //! are tested without a terminal.
 
 mod app;
+pub mod calendar;
 pub mod composer;
 pub mod draw;
 pub mod keys;
 pub mod model;
-pub mod moment;
 pub mod present;
 mod screen;
 mod scroll;
@@ -20,8 +20,8 @@ use std::io;
 use bluetick_client::{Client, Phase};
 
 use self::app::TerminalApp;
+use self::calendar::Calendar;
 use self::model::TerminalCapabilities;
-use self::moment::Calendar;
 use self::screen::Screen;
 
 /// Why [`run`] returned.

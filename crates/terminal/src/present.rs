@@ -7,8 +7,8 @@ use bluetick_client::wire::bodies::{Message, Notice};
 use bluetick_client::{ConversationView, Row, SendState, Tick, tick_of};
 use bluetick_types::{ConversationKind, Seq, Timestamp, UserId};
 
+use crate::calendar::Calendar;
 use crate::model::{ChatPane, Content, InboxLine, Item, ItemKey};
-use crate::moment::Calendar;
 use crate::text::{safe, safe_line};
 
 /// The context for converting state to text: this user, display names, time zone and current time.
@@ -41,7 +41,7 @@ impl Words<'_> {
     pub fn notice(&self, notice: &Notice) -> String {
         match notice {
             Notice::GroupCreated { by, title } => {
-                format!("{} made the group {}", self.name_of_text(by), safe_line(title))
+                format!("{} created the group {}", self.name_of_text(by), safe_line(title))
             }
             Notice::MemberAdded { by, user_id } => {
                 format!("{} added {}", self.name_of_text(by), lower_you(&self.name_of_text(user_id)))
@@ -50,7 +50,7 @@ impl Words<'_> {
                 format!("{} removed {}", self.name_of_text(by), lower_you(&self.name_of_text(user_id)))
             }
             Notice::MemberLeft { user_id } => format!("{} left", self.name_of_text(user_id)),
-            Notice::Other => "something happened".to_owned(),
+            Notice::Other => "the group was changed".to_owned(),
         }
     }
 
@@ -112,7 +112,7 @@ impl Words<'_> {
                 many => format!("{} people are typing…", many.len()),
             };
         }
-        let Some(row) = &view.row else { return "you are not in this conversation any more".to_owned() };
+        let Some(row) = &view.row else { return "you are no longer a member of this chat".to_owned() };
         if row.entry.kind() == ConversationKind::Group {
             return match row.entry.member_count {
                 1 => "1 member".to_owned(),

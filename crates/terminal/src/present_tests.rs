@@ -8,6 +8,7 @@ use super::*;
 
 /// Thursday, 1 January 2026, noon.
 const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
+/// One day, in milliseconds.
 const DAY_MS: i64 = 86_400_000;
 
 fn user(name: &str) -> UserId {
@@ -162,7 +163,7 @@ fn notices_are_shown_as_sentences() {
     assert_eq!(line.preview, "Bob␇ B. added you");
     let broken =
         words(|words| words.inbox_line(&row(group, Some(("bob", "system", "{}"))), false, false, None));
-    assert_eq!(broken.preview, "something happened");
+    assert_eq!(broken.preview, "the group was changed");
 }
 
 #[test]

@@ -157,12 +157,12 @@ fn check(name: &str, model: &ScreenModel) {
 }
 
 #[test]
-fn screen_with_inbox_and_no_open_conversation() {
+fn inbox_without_an_open_chat_matches_its_snapshot() {
     check("inbox", &model());
 }
 
 #[test]
-fn screen_with_empty_inbox() {
+fn empty_inbox_matches_its_snapshot() {
     let mut model = model();
     model.inbox.clear();
     model.unread_total = 0;
@@ -171,7 +171,7 @@ fn screen_with_empty_inbox() {
 }
 
 #[test]
-fn screen_with_open_conversation() {
+fn open_chat_matches_its_snapshot() {
     check("conversation", &with_chat());
 }
 
@@ -205,7 +205,7 @@ fn plain_terminal_shows_states_as_words() {
 }
 
 #[test]
-fn screen_with_confirmation_and_help() {
+fn dialogs_and_help_match_their_snapshots() {
     let mut model = model();
     model.dialog = Some(Dialog::Help);
     check("help", &model);
@@ -264,7 +264,7 @@ fn only_read_ticks_are_blue() {
 }
 
 #[test]
-fn too_small_window_says_so() {
+fn too_small_window_shows_a_notice() {
     let mut model = model();
     for (size, shown) in [
         ((18, 5), "This window is too\nsmall.\n\n\n\n"),
@@ -277,7 +277,7 @@ fn too_small_window_says_so() {
 }
 
 #[test]
-fn every_terminal_size_can_be_drawn() {
+fn every_terminal_size_is_drawn_without_panic() {
     for columns in [1, 10, 20, 25, 59, 60, 61, 200] {
         for rows in [1, 5, 8, 9, 24, 60] {
             let mut model = with_chat();

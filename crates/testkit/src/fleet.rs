@@ -23,7 +23,7 @@ struct NodeProcess {
     process: Option<ServerProcess>,
 }
 
-/// Number of log lines per node that a failed test prints.
+/// Number of log lines per node that a failed test prints. With too few, the cause is cut off.
 const LAST_WORDS: usize = 40;
 
 impl FleetProcesses {
@@ -43,7 +43,7 @@ impl FleetProcesses {
     }
 
     /// Returns the addresses of the nodes, as a load balancer knows them: a killed node stays
-    /// listed for a moment.
+    /// listed for a short time.
     pub fn situation(&self) -> watch::Receiver<Situation> {
         self.announce.subscribe()
     }
@@ -157,7 +157,7 @@ impl Drop for FleetProcesses {
                 let log = node.launcher.log();
                 let lines: Vec<&str> = log.lines().collect();
                 let last = &lines[lines.len().saturating_sub(LAST_WORDS)..];
-                eprintln!("node {number} logged at last:\n{}", last.join("\n"));
+                eprintln!("last log lines of node {number}:\n{}", last.join("\n"));
             }
         }
     }

@@ -46,9 +46,9 @@ const FOOT: f64 = 28.0;
 const LABEL_STEPS: [u64; 8] = [5, 10, 30, 60, 120, 300, 600, 1_800];
 /// Upper bound on the number of time labels; more overlap.
 const MOST_LABELS: u64 = 16;
-/// Maximum number of points per line; more cannot be told apart.
+/// Upper bound on points per line; more are indistinguishable and only enlarge the file.
 const MOST_POINTS: usize = 360;
-/// Approximate width of a letter.
+/// Approximate width of a letter. If it is too small, labels overlap.
 const LETTER: f64 = 6.0;
 
 impl Graph {

@@ -9,11 +9,11 @@ use tokio::time::Instant;
 
 use crate::checker::HistoryMessage;
 
-/// How long `request_until_answered` retries. It is longer than a running server is unavailable.
+/// How long `request_until_answered` retries. It is longer than a running server stays unavailable.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the status and the JSON body (`Null` if it is not JSON). Fails if the server is down or
-/// dies meanwhile.
+/// ends meanwhile.
 pub async fn request(
     address: &str,
     method: &str,

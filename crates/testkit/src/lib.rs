@@ -5,7 +5,6 @@
 
 pub mod checker;
 pub mod client;
-pub mod crowd;
 pub mod device;
 pub mod dice;
 pub mod dynamo;
@@ -13,6 +12,7 @@ pub mod dynamo_proxy;
 pub mod fleet;
 pub mod graph;
 pub mod http;
+pub mod load;
 pub mod meter;
 pub mod model;
 pub mod names;

@@ -82,8 +82,9 @@ impl Launcher {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let address = loop {
             let line = tokio::time::timeout(Duration::from_secs(60), lines.next_line()).await;
-            let line = line.expect("the server prints no address").unwrap();
-            let line = line.unwrap_or_else(|| panic!("the server ended before it served:\n{}", self.log()));
+            let line = line.expect("the server prints its address in time").unwrap();
+            let line = line
+                .unwrap_or_else(|| panic!("the server ended before it accepted requests:\n{}", self.log()));
             if let Some((_, rest)) = line.split_once("://") {
                 break rest.split('/').next().unwrap().to_owned();
             }
@@ -102,7 +103,7 @@ impl ServerProcess {
 
     /// Kills the server with `kill -9` and waits until it has ended. Panics if it had ended before.
     pub async fn kill(mut self) {
-        assert_eq!(self.child.try_wait().unwrap(), None, "the server ended by itself");
+        assert_eq!(self.child.try_wait().unwrap(), None, "the server ended before the test killed it");
         self.child.kill().await.unwrap();
     }
 

@@ -1,8 +1,8 @@
 //! A real Redis as a child process: a single server, a cluster, or with sentinels. Its data belongs
 //! to the tests.
 //!
-//! Nothing here is async, so one server can be a static of a test binary, whatever runtime each
-//! test uses.
+//! The functions are not async, so one server can be a static of a test binary whose tests use
+//! different runtimes.
 
 mod cluster;
 mod reply;

@@ -30,7 +30,7 @@ pub fn remains(directory: &Path, texts: &[String]) -> BTreeSet<(String, PathBuf)
 
 /// Splits off runs of zero blocks, which make up most of a log file.
 fn used_parts(bytes: &[u8]) -> Vec<&[u8]> {
-    /// Size of a block that is tested for zeros, in bytes.
+    /// Size of a block that is tested for zeros, in bytes. It affects only the speed.
     const BLOCK: usize = 4096;
     let (mut parts, mut begin) = (Vec::new(), None);
     for (number, block) in bytes.chunks(BLOCK).enumerate() {
@@ -54,7 +54,7 @@ fn search(bytes: &[u8], texts: &[String], path: &Path, found: &mut BTreeSet<(Str
     let common = texts.iter().fold(first.len(), |common, text| {
         first.bytes().zip(text.bytes()).take(common).take_while(|(one, other)| one == other).count()
     });
-    assert!(common >= 4, "texts that begin alike are found in one pass");
+    assert!(common >= 4, "the texts have a common prefix of at least 4 bytes");
     let start = &first.as_bytes()[..common];
     for (at, _) in bytes.windows(common).enumerate().filter(|(_, window)| *window == start) {
         let here = &bytes[at..];

@@ -98,7 +98,8 @@ pub enum MessageId {
 const SYSTEM_PREFIX: &str = "system:";
 
 impl MessageId {
-    /// Upper bound on a message id, in bytes.
+    /// Upper bound on a message id, in bytes. The embedded store keeps the length in one byte and
+    /// panics above 255.
     pub const MAX_BYTES: usize = 128;
 
     /// Returns the id of the system notice (or void) at `seq`.
@@ -154,12 +155,13 @@ impl fmt::Display for MessageId {
     }
 }
 
-/// Digits of a canonical UUID, by value.
+/// Digits of a canonical UUID, by value. Other digits would change the text of stored ids.
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Length of a canonical UUID, in bytes.
+/// Length of a canonical UUID, in bytes: 32 digits and 4 hyphens.
 const UUID_TEXT_LENGTH: usize = 36;
-/// Index of the first of the two hex digits of each UUID byte. Hyphens occupy the other indexes.
+/// Index of the first of the two hex digits of each UUID byte. Hyphens occupy the other indexes. A
+/// wrong index changes the text of stored ids.
 const UUID_PLACES: [usize; 16] = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
 
 /// Parses a UUID in canonical spelling (lower case, with hyphens). It returns `None` for other

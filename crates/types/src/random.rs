@@ -6,7 +6,7 @@ pub trait Random: Send + Sync + 'static {
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The operating system's generator. It panics if `/dev/urandom` cannot be read.
+/// The operating system's generator. Panics if `/dev/urandom` cannot be read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 
@@ -14,6 +14,6 @@ impl Random for SystemRandom {
     fn fill(&self, bytes: &mut [u8]) {
         std::fs::File::open("/dev/urandom")
             .and_then(|mut source| source.read_exact(bytes))
-            .expect("a machine without /dev/urandom cannot make keys");
+            .expect("secure keys require /dev/urandom");
     }
 }

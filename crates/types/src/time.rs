@@ -22,7 +22,7 @@ impl Timestamp {
     }
 }
 
-/// A source of time. It is a trait so that a whole server can run on a simulated clock.
+/// A source of time. A trait, so that a whole server can run on a simulated clock.
 pub trait Clock: Send + Sync + 'static {
     /// Returns the wall-clock time. It can jump forward and backward.
     fn now(&self) -> Timestamp;
@@ -49,8 +49,8 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests and simulation. It stands still until a caller moves it, and its wall clock
-/// can go backward.
+/// A clock for tests and simulation. Its time changes only when a caller sets or advances it. Its
+/// wall clock can go backward.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: AtomicI64,

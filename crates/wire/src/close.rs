@@ -12,6 +12,7 @@ macro_rules! close_codes {
         pub enum CloseCode { $($variant,)* }
 
         impl CloseCode {
+            /// All close codes, in the order of the table. The documents and the metrics list them.
             pub const ALL: &'static [CloseCode] = &[$(CloseCode::$variant,)*];
 
             pub const fn number(self) -> u16 {
@@ -35,37 +36,37 @@ macro_rules! close_codes {
 
 close_codes! {
     Normal = 1000, "closed", GiveUp,
-        "The client closed the connection and the server agrees.";
+        "The client closed the connection, and the server confirms it.";
     ProtocolError = 1002, "protocol_error", Fix,
-        "What came in is not WebSocket: a broken frame.";
+        "The client sent a frame that violates the WebSocket protocol.";
     NotUtf8 = 1007, "not_utf8", Fix,
         "A text frame was not UTF-8.";
     FrameTooLarge = 1009, "frame_too_large", Fix,
-        "A frame had more bytes than the operator allows.";
+        "A frame exceeded the size limit that the operator set, in bytes.";
     InternalError = 1011, "internal_error", Reconnect,
-        "The server failed on this connection. Come back with a pause that grows; resend what was not acknowledged.";
+        "The server failed on this connection. Reconnect with exponential backoff, and resend unacknowledged messages.";
     Restarting = 1012, "restarting", Reconnect,
-        "The server is shutting down. Come back after what the `come_back` frame just before says; without one, after 0.5 to 3 seconds, chosen at random.";
+        "The server is shutting down. Reconnect after the delay in the `come_back` frame before the close; without that frame, after a random delay of 0.5 to 3 seconds.";
     HelloExpected = 4400, "hello_expected", Fix,
-        "The first frame was not a valid hello. Where one of its fields is wrong, an `invalid_frame` error says which, just before.";
+        "The first frame was not a valid hello. If one of its fields is invalid, an `invalid_frame` error before the close names it.";
     Unauthenticated = 4401, "unauthenticated", Login,
-        "The token in the hello is not valid here.";
+        "The token in the hello is not valid on this server.";
     TokenRevoked = 4402, "token_revoked", Login,
-        "The token was revoked, before the hello or while the connection was open: somebody logged out with it or everywhere, or the operator ended it.";
+        "The token was revoked, before the hello or while the connection was open: the user logged out, or the operator revoked it.";
     TokenExpired = 4403, "token_expired", Login,
         "The token has expired, in the hello or while the connection was open.";
     HelloTimeout = 4408, "hello_timeout", Reconnect,
-        "No hello came in time.";
+        "The hello did not arrive in time.";
     TooManyConnections = 4409, "too_many_connections", GiveUp,
-        "The user holds as many connections as one user may.";
+        "The user has reached the maximum number of connections per user.";
     IdleTimeout = 4410, "idle_timeout", Reconnect,
-        "Nothing was heard from the client for too long, not even an answer to a ping.";
+        "The client sent nothing for too long, not even an answer to a ping.";
     ConnectsTooOften = 4411, "connects_too_often", Reconnect,
-        "The user came again too often. Come back with a pause that grows.";
+        "The user opened connections too often. Reconnect with exponential backoff.";
     SlowConsumer = 4413, "slow_consumer", Reconnect,
-        "The client read more slowly than messages came in, and too much was waiting. Come back and read on from the last seq.";
+        "The client read too slowly, and its outbox exceeded the limit. Reconnect and continue after the last received seq.";
     Flood = 4429, "flood", Fix,
-        "The client went on sending far above its rate limit.";
+        "The client kept sending far above its rate limit.";
 }
 
 impl fmt::Display for CloseCode {

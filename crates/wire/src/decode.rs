@@ -20,8 +20,8 @@ impl BadInput {
     }
 }
 
-/// Maximum length of a field path in an error, in characters. Longer than the path of any known
-/// field.
+/// Maximum length of a field path in an error, in characters. It bounds the response to a client
+/// that sends long keys. The paths of all known fields are shorter.
 const PATH_CHARS: usize = 100;
 
 /// Decodes a JSON object. Ignores unknown fields, so that newer clients work with older servers.

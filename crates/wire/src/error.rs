@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a client should do about an error. A client needs to handle only these few kinds.
+/// The action that a client should take on an error. A client needs to handle only these few kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remedy {
     /// The same request may succeed later. Wait for `Retry-After` if it is given; otherwise use
@@ -37,6 +37,7 @@ macro_rules! error_codes {
         pub enum ErrorCode { $($variant,)* }
 
         impl ErrorCode {
+            /// All error codes, in the order of the table. The documents and the metrics list them.
             pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$variant,)*];
 
             /// Returns the code as clients see it.

@@ -104,6 +104,7 @@ impl Writer<'_> {
     }
 }
 
+/// Digits of a `\u00XX` escape, by value. serde_json writes the same lower-case digits.
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// A string, and the length of its prefix that needs no escapes.
@@ -167,6 +168,7 @@ fn is_special(byte: u8) -> bool {
 
 /// Returns the index of the first special byte in a word.
 fn first_special(word: [u8; 8]) -> Option<usize> {
+    /// A word with 1 in each byte. Multiplying it by a byte repeats that byte.
     const EACH: u64 = 0x0101_0101_0101_0101;
     let word = u64::from_le_bytes(word);
     // A subtraction that underflows sets the highest bit of the byte. Its borrow may corrupt the

@@ -108,7 +108,7 @@ export async function logOut(url: string, token: string, { everywhere = false } 
   await request(call, `${baseOf(url)}/v1/logout`, "POST", { everywhere }, token);
 }
 
-/** What a server offers before login. */
+/** The features that a server announces before login. */
 export interface ServerOffer {
   readonly version: string;
   readonly canSignUp: boolean;
@@ -123,7 +123,7 @@ export interface ServerOffer {
 /** The minimum length of a password for a server that does not announce one. */
 const PASSWORD_MIN_LENGTH = 8;
 
-/** Fetches what a server offers before login. Needs no token. */
+/** Fetches the features that a server announces before login. Needs no token. */
 export async function serverOffer(url: string, call: Fetch = fetch): Promise<ServerOffer> {
   const { version, signup, login, content_bytes, password_min_length = PASSWORD_MIN_LENGTH } = await request<ServerBody>(call, `${baseOf(url)}/v1/server`, "GET");
   return { version, canSignUp: signup, canLogIn: login, contentBytes: content_bytes, passwordMinLength: password_min_length };

@@ -12,11 +12,13 @@ import type { ConversationStates } from "./conversation-states.ts";
 import { storedMessage } from "./timeline.ts";
 import type { InboxEntry, Profile } from "./types.ts";
 
-/** The delay of a write after a quiet period, and the minimum time between two writes. */
+/** The delay of a write after a quiet period. A crash loses the changes of this time. */
 const WRITE_AFTER_MS = 50;
+/** The minimum time between two writes. A shorter time costs more disk writes under load. */
 const WRITE_EVERY_MS = 500;
-/** Upper bounds on the stored inbox entries, and on the stored messages of each conversation. */
+/** Upper bound on the stored inbox entries. It bounds the storage; a start shows at most these. */
 const KEPT_ENTRIES = 200;
+/** Upper bound on the stored messages of each conversation. It bounds the storage. */
 const KEPT_MESSAGES = 100;
 /** Upper bound on the conversations whose messages `load` restores. `restore` reads the others. */
 const READ_AT_START = 50;

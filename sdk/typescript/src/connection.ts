@@ -12,14 +12,14 @@ import type { ConnectionStatus, LoggedOut, SocketConstructor, SocketLike } from 
 const PING_EVERY_MS = 25_000;
 /** Upper bound on the answer to a ping. Any frame counts as an answer. */
 const PONG_WITHIN_MS = 10_000;
-/** Upper bound on an attempt, from its start to the welcome. */
+/** Upper bound on an attempt, from its start to the welcome. The next attempt follows. */
 const WELCOME_WITHIN_MS = 15_000;
 /**
  * The minimum duration of a stable connection. Only a stable connection resets the reconnect delay.
  */
 const STABLE_AFTER_MS = 5_000;
 /**
- * The minimum age of an attempt that `reconnectNow` replaces. Such an attempt may have started
+ * The minimum age of an attempt that `reconnectNow` replaces. An older attempt may have started
  * without a network.
  */
 const STUCK_MS = 3_000;
@@ -31,7 +31,7 @@ const FRESH_MS = 5_000;
 /** The `readyState` of an open WebSocket. */
 const OPEN = 1;
 
-/** What the connection needs from the client. */
+/** The callbacks by which the connection uses the client. */
 export interface ConnectionHandlers {
   /** The seq that the device has of each conversation, for the hello. */
   positions(): NonNullable<HelloFrame["positions"]>;
@@ -41,7 +41,7 @@ export interface ConnectionHandlers {
   onChange(): void;
   /**
    * Called when no connection could be opened to a server of another origin that never answered
-   * this page. It is called once until a connection opens.
+   * this page. Called once until a connection opens.
    */
   onUnreachable(reason: string): void;
 }

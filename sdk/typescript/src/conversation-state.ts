@@ -13,11 +13,11 @@ import type { Absence, ReadState, InboxEntry, TimelineMessage, TimelineWindow } 
  */
 const ARRIVALS = 100;
 /**
- * Upper bound on the members of a small group. The client tracks the read state of every member of
- * a small group; in larger groups the server sends `receipts` frames.
+ * Upper bound on the members of a group whose read states the client fetches and tracks for each
+ * member. The server sends `receipts` frames to groups above its own, smaller bound.
  */
 export const SMALL_GROUP = 64;
-/** Upper bound on the text of a preview, in UTF-16 units. */
+/** Upper bound on the text of a preview, in UTF-16 units. It bounds the size of stored entries. */
 const PREVIEW_CHARACTERS = 120;
 /** Upper bound on the messages that the client asks the server to push again after a start. */
 const ASK_AGAIN_LIMIT = 1_000;

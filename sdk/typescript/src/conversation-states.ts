@@ -3,11 +3,9 @@
 
 import { ConversationState } from "./conversation-state.ts";
 
-/**
- * Upper bounds on the conversations with loaded messages, and on the loaded messages of a
- * conversation without an open view.
- */
+/** Upper bound on the conversations with loaded messages. It bounds memory. */
 const KEPT_TIMELINES = 50;
+/** Upper bound on the loaded messages of a conversation without an open view. It bounds memory. */
 const CLOSED_TIMELINE = 100;
 
 /** The conversations of one user, by id. */

@@ -1,4 +1,4 @@
-// Typing and presence. Nothing here is stored: typing ends after a timeout, and presence ends with
+// Typing and presence, which are never stored: typing ends after a timeout, and presence ends with
 // the connection. Read states do not belong here.
 
 import type { Changes } from "./changes.ts";

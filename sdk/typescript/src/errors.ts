@@ -29,6 +29,7 @@ export class BluetickError extends Error {
   }
 }
 
+/** The codes after which the same request may succeed. */
 const RETRY = new Set(["network", ...RETRY_CODES]);
 
 export const isRetryable = (code: string): boolean => RETRY.has(code);

@@ -14,14 +14,14 @@ import type { ConversationState } from "./conversation-state.ts";
 import type { ConversationStates } from "./conversation-states.ts";
 import { runOf } from "./timeline.ts";
 
-/** The number of messages of a page. */
+/** The number of messages of a page. A larger page delays the first messages on a slow network. */
 const PAGE = 50;
 /**
  * Upper bound on the members of a conversation whose presence the client fetches. The answer lists
  * every member.
  */
 const PRESENCE_MEMBERS = 100;
-/** Upper bound on the pages that one load reads to reach a head that moves meanwhile. */
+/** Upper bound on the pages that one load reads while the head moves. It bounds the requests. */
 const CHASE_PAGES = 20;
 
 /** The modules that the history uses. */

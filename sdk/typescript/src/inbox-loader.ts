@@ -8,9 +8,9 @@ import type { Inbox } from "./inbox.ts";
 import type { RetryTimers } from "./retry-timers.ts";
 import type { ConversationStates } from "./conversation-states.ts";
 
-/** The number of entries of a page. */
+/** The number of entries of a page. The server allows at most 50. */
 const PAGE = 50;
-/** Upper bound on the entries that a reload reads again. */
+/** Upper bound on the entries that a reload reads again. It bounds the requests per reconnect. */
 const RELOADED_ENTRIES = 200;
 
 /** The modules that the loader uses. */

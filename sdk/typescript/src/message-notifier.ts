@@ -6,7 +6,7 @@ import { absenceOf, isVoid } from "./conversation-state.ts";
 import type { ConversationStates } from "./conversation-states.ts";
 import type { StoredMessage } from "./timeline.ts";
 
-/** What the notifier needs from the client. */
+/** The callbacks by which the notifier uses the client. */
 export interface MessageNotifierPorts {
   readonly userId: string;
   readonly states: ConversationStates;

@@ -16,7 +16,7 @@ import type { ConversationWaiting, TimelineMessage } from "./types.ts";
 
 /** Upper bound on the messages in the outbox. Beyond it, `add` throws `outbox_full`. */
 const LIMIT = 1_000;
-/** Upper bound on the messages in flight over all conversations. */
+/** Upper bound on the messages in flight. By default, the server queues at most 256. */
 const IN_FLIGHT_LIMIT = 64;
 /** A message without an answer for this long makes the outbox probe the connection. */
 const ANSWER_WITHIN_MS = 5_000;
@@ -26,7 +26,7 @@ const ANSWER_WITHIN_MS = 5_000;
  */
 const NOTHING_STORED: ReadonlySet<string> = new Set(["rate_limited", "overloaded", "draining"]);
 
-/** What the outbox needs from the client. */
+/** The callbacks by which the outbox uses the client. */
 export interface OutboxPorts {
   readonly userId: string;
   readonly tabs: Tabs;

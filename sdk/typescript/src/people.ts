@@ -8,16 +8,17 @@ import { codeOf } from "./errors.ts";
 import type { PersonBody } from "./generated.ts";
 import type { Person } from "./types.ts";
 
-/** How long requests for names are collected before one call. */
+/** How long requests for names are collected before one call. A shorter time causes more calls. */
 const FETCH_AFTER_MS = 20;
-/** The delay after a failed call. */
+/** The delay after a failed call. Until then, users appear with their user ids. */
 const RETRY_AFTER_MS = 30_000;
-/** Upper bound on the names of one call. */
+/** Upper bound on the names of one call. The server refuses more. */
 const PER_CALL = 100;
 /** A name that is older than this is fetched again when it is next read. */
 const FRESH_FOR_MS = 86_400_000;
-/** Upper bounds on the cached names, and on the stored ones. The latest are kept. */
+/** Upper bound on the cached names. It bounds memory; the latest are kept. */
 const CACHED_NAMES = 20_000;
+/** Upper bound on the stored names. It bounds the storage; the latest are kept. */
 const STORED_NAMES = 2_000;
 /**
  * A name stays in the cache at least this long, beyond `CACHED_NAMES` if necessary. Otherwise a

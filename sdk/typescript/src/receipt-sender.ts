@@ -7,10 +7,10 @@ import type { ClientFrame } from "./generated.ts";
 import type { ConversationState } from "./conversation-state.ts";
 import type { ConversationStates } from "./conversation-states.ts";
 
-/** How long receipts are collected before they are sent. */
+/** How long receipts are collected before they are sent. A longer time delays ticks. */
 const SEND_AFTER_MS = 50;
 
-/** What the sender needs from the client. */
+/** The callbacks by which the sender uses the client. */
 export interface ReceiptHandlers {
   send(frame: ClientFrame): boolean;
   /** The server confirmed a read receipt over HTTP, so its unread count is up to date. */

@@ -5,7 +5,7 @@ import { BluetickError } from "./errors.ts";
 
 /** The first pause after a failure. It doubles with each further failure. */
 const PAUSE_FIRST_MS = 1_000;
-/** Upper bound on a pause, before the server's own `retry-after`. */
+/** Upper bound on a pause. A longer `retry-after` of the server takes precedence. */
 const PAUSE_LIMIT_MS = 30_000;
 /**
  * The minimum time between the starts of two background requests. It leaves capacity for requests

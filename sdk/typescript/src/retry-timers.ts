@@ -3,7 +3,7 @@
 
 import { BluetickError } from "./errors.ts";
 
-/** The minimum delay before a retry. */
+/** The minimum delay before a retry. A shorter one adds load to a failing server. */
 const RETRY_AFTER_MS = 5_000;
 
 /** The pending retries of one client. */

@@ -1,23 +1,19 @@
 // How fast the outbox may send after a temporary refusal: the conversation pauses, and the others
 // continue at a lower rate. Sending does not belong here.
 
-/**
- * The pause of a conversation after the first refusal, its upper bound, and its growth per refusal.
- */
+/** The pause of a conversation after the first refusal. A shorter one repeats the refusal. */
 const PAUSE_FIRST_MS = 1_000;
+/** Upper bound on the pause of a conversation. A longer one delays messages too much. */
 const PAUSE_LIMIT_MS = 8_000;
+/** The factor by which each further refusal lengthens the pause. */
 const PAUSE_GROWTH = 1.5;
-/**
- * The interval between two messages of any conversations: after the first refusal, and its upper
- * bound.
- */
+/** The interval between two messages of any conversations after the first refusal. */
 const INTERVAL_FIRST_MS = 20;
+/** Upper bound on that interval, so that a full outbox still drains. */
 const INTERVAL_LIMIT_MS = 500;
-/**
- * The factor by which each acknowledged message shortens the interval, and the interval below which
- * it counts as zero.
- */
+/** The factor by which each acknowledged message shortens the interval. */
 const INTERVAL_SHRINK = 0.98;
+/** The interval below which it counts as zero, so that the rate becomes unlimited again. */
 const INTERVAL_NONE_MS = 2;
 
 interface ConversationPause {

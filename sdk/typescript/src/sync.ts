@@ -19,18 +19,18 @@ import { runOf, storedMessage } from "./timeline.ts";
 import type { StoredMessage } from "./timeline.ts";
 import { RequestQueue } from "./request-queue.ts";
 
-/** Upper bound on the conversations in a hello. The most recently active ones are chosen. */
+/** Upper bound on the conversations in a hello, the most recently active. It bounds the frame. */
 const MAX_POSITIONS = 200;
-/** The number of messages of a page of missing messages. */
+/** The number of messages of a page of missing messages: the maximum of the server. */
 const MISSING_PAGE = 100;
 /** Upper bound on the pages that are fetched for one conversation before another one is served. */
 const PAGES_IN_A_ROW = 5;
-/** Upper bound on the conversations that are refreshed at the same time. */
+/** Upper bound on concurrent refreshes of conversations. More would delay the user's requests. */
 const PARALLEL_REFRESHES = 4;
 
 const mayRetry = (error: unknown): boolean => !(error instanceof BluetickError) || error.isRetryable;
 
-/** What the sync needs from the client. */
+/** The callbacks by which the sync uses the client. */
 export interface SyncPorts {
   readonly userId: string;
   readonly random: () => number;

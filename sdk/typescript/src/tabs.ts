@@ -1,6 +1,6 @@
 // Coordinates clients that share one storage, such as two tabs of one user: which of them are
 // running, and what changed. A client holds a lock with its name while it runs, so a crash releases
-// the lock. What a client does with a message does not belong here.
+// the lock. The handling of messages does not belong here.
 
 import type { StoredMessage } from "./timeline.ts";
 

@@ -31,7 +31,7 @@ const EARLY_LIMIT = 1_000;
  * dropped.
  */
 const LIMIT = 2_000;
-/** Upper bound on the newest messages that are kept while the window is elsewhere. */
+/** Upper bound on the newest messages that are kept while the window shows older ones. */
 const TAIL = 200;
 
 /** The loaded messages of one conversation. */

@@ -95,15 +95,15 @@ export interface ConnectionStatus {
   readonly closeCode: number | null;
   /**
    * Why no connection opened, as a sentence for users. Set only for a server of another origin that
-   * never answered this page, because the browser reports a refused origin and an unreachable
-   * server in the same way. Null otherwise.
+   * never answered this page: the browser does not tell a refused origin from an unreachable
+   * server. Null otherwise.
    */
   readonly error: string | null;
   /** The server has announced everything that the client missed. */
   readonly caughtUp: boolean;
 }
 
-/** What changed since the last call of the listener. Read the new state from the objects. */
+/** The changes since the last call of the listener. Read the new state from the objects. */
 export interface Change {
   readonly connection: boolean;
   readonly inbox: boolean;

@@ -13,6 +13,7 @@ const ENTRY = {
   conversation_id: "d1", kind: "direct", peer: "bob", title: null, archived: false, pinned: false, muted: false, read_receipts: true, member_count: 2,
   first_seq: 1, last_seq: 0, last_at: 0, last_message: null, preview: "", unread: 0, my_status: NO_READ_STATE, peer_status: NO_READ_STATE, peer_presence: null,
 };
+/** The time of the welcome, by the server's clock. */
 const WELCOMED_AT = 1_000;
 
 const message = (seq: number, received_at = WELCOMED_AT + seq, conversation_id = "d1") => ({

@@ -18,6 +18,7 @@ let fixture: Fixture;
 before(async () => (fixture = await Fixture.start()));
 after(() => fixture.stop());
 
+/** A URL without a server. */
 const UNREACHABLE = "http://127.0.0.1:9";
 
 test("start_without_a_network_shows_the_stored_state", async (t) => {

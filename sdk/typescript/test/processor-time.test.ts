@@ -7,6 +7,7 @@ import { BluetickClient } from "../src/index.ts";
 import type { InboxEntry } from "../src/index.ts";
 import { FakeSocket } from "./support/fake-socket.ts";
 
+/** The number of messages that the client receives. */
 const MESSAGES = 10_000;
 /**
  * Upper bound on the processor time, several times the usual one. Other processes of the machine do

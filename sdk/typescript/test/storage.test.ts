@@ -1,5 +1,5 @@
 // Runs the contract of `Storage` against every adapter, and tests the files of the file storage.
-// What the client stores does not belong here.
+// The client's choice of records does not belong here.
 
 import "fake-indexeddb/auto";
 import assert from "node:assert/strict";
@@ -21,6 +21,7 @@ async function directory(): Promise<string> {
 }
 after(() => Promise.all(directories.map((path) => rm(path, { recursive: true, force: true }))));
 
+/** Every adapter by name, opened in an empty location. */
 const ADAPTERS: Record<string, () => Promise<Storage>> = {
   memory: async () => memoryStorage(),
   file: async () => fileStorage(await directory()),

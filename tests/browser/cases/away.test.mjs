@@ -7,6 +7,7 @@ import { look, SIZES } from "../harness/list.mjs";
 import { waitUntil, RECONNECT_MS } from "../harness/wait.mjs";
 import { withEnvironment } from "../harness/environment.mjs";
 
+/** The number of messages that the user has read before. */
 const BEFORE = 40;
 const lines = (count) => "\nanother line".repeat(count);
 
@@ -37,6 +38,7 @@ const setVisibility = (user, state) =>
     document.dispatchEvent(new Event("visibilitychange"));
   }, state);
 
+/** The ways to be away: how the user leaves and comes back. */
 const WAYS = {
   "the tab was hidden": {
     leave: (alice) => setVisibility(alice, "hidden"),

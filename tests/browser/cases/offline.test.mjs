@@ -159,8 +159,11 @@ test("the_other_tab_sends_the_queued_message_of_a_closed_tab", () =>
     env.proxy.mode = "closed";
     await alice.send("my last words");
     await alice.seesTick("my last words", "queued");
-    await alice.page.close();
+    const second = alice.page;
     alice.page = first;
+    // The other tab learns of the message after it is stored.
+    await alice.seesTick("my last words", "queued");
+    await second.close();
     env.proxy.mode = "open";
     await alice.seesTick("my last words", "sent", RECONNECT_MS);
     assert.deepEqual(await storedTexts(bob, id), ["before", "my last words"]);

@@ -1,4 +1,4 @@
-// A session that ended elsewhere: the log-in screen says so.
+// A session that ended on another device: the log-in screen shows the reason.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";

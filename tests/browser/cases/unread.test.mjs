@@ -18,6 +18,7 @@ const HEIGHTS = {
   "3 unread that fit on the screen": () => 0,
 };
 
+/** The number of messages that the user has read before. */
 const BEFORE = 30;
 
 /** Alice has read the first 30 messages; the rest arrived while she was away. */

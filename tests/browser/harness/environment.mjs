@@ -7,6 +7,7 @@ import { Proxy } from "./proxy.mjs";
 import { Server } from "./server.mjs";
 import { User } from "./user.mjs";
 
+/** Flags that keep the browser from using the network and the GPU. */
 const FLAGS = [
   "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
   "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",

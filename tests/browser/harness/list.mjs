@@ -1,5 +1,6 @@
 // Measures the list of messages: where rows and the unread divider are on the screen.
 
+/** The screens on which each layout test runs. */
 export const SIZES = {
   desktop: { viewport: { width: 1280, height: 800 } },
   "a phone": { viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true },

@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 
 const BINARY = process.env.BLUETICK_BINARY ?? fileURLToPath(new URL("../../../target/debug/bluetick", import.meta.url));
+/** Time limit for the start of the server. If it is too short, tests fail on a slow machine. */
 const START_MS = 60_000;
 
 export class Server {

@@ -1,5 +1,6 @@
 // Waits for a condition and reports the last seen value when the condition does not become true.
 
+/** Default time limit of `waitUntil`. If it is too short, tests fail on a slow machine. */
 const TIMEOUT_MS = 15_000;
 /** A client without a connection waits up to half a minute before it tries again. */
 export const RECONNECT_MS = 45_000;

@@ -28,7 +28,7 @@ export function LogInScreen(props: LogInScreenProps) {
   const [failure, setFailure] = createSignal<unknown>(null);
   let form!: HTMLFormElement;
   const isSignUp = () => mode() === "signup";
-  /** What the server refused about one field. Its text is below the field. */
+  /** The server's refusal of one field. Its text is below the field. */
   const problem = (): FieldProblem | null => (failure() === null ? null : fieldProblemOf(failure()));
   const error = () => (failure() === null || problem() ? "" : messageOf(failure()));
 

@@ -264,7 +264,7 @@ export function MessageList(props: MessageListProps) {
     const { reachesHead, toSeq } = conversation.window;
     if (target && reachesHead && toSeq < lastAtOpening) return;
     if (target && showsAllOfOpening()) {
-      // Nothing unread was below the screen, so the list follows its end.
+      // No unread message was below the screen, so the list follows its end.
       target = null;
       isAtEnd = reachesHead;
       if (isAtEnd) scrollToEnd();

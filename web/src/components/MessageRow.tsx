@@ -98,7 +98,7 @@ function Bubble(props: MessageRowProps) {
   );
 }
 
-/** What the user can do about a message that is not sent. */
+/** The actions of the user for a message that is not sent. */
 function UnsentActions(props: Pick<MessageRowProps, "row" | "conversationId">) {
   const chat = useChat();
   const message = () => props.row.message();

@@ -11,11 +11,11 @@ import { Avatar } from "./Avatar.tsx";
 import { Icon } from "./Icon.tsx";
 import { createPeopleSearch } from "../state/people-search.ts";
 
-/** Bounds how many conversations the results show. */
+/** Upper bound on the conversations that the results show. */
 const CONVERSATIONS_LIMIT = 20;
-/** Bounds how many entries of the chat list are loaded for the search. */
+/** Upper bound on the entries of the chat list that the search loads. Later chats are not found. */
 const LIST_LIMIT = 1_000;
-/** Bounds how often a page of the list is requested. */
+/** Upper bound on the requests for pages of the list, if pages add no entries. */
 const LIST_ROUNDS = 60;
 /** How long the search waits after a page that added no entry. */
 const LIST_RETRY_MS = 200;

@@ -12,11 +12,11 @@ import { Sidebar } from "./Sidebar.tsx";
 
 type OpenDialog = "group" | "settings" | "help" | null;
 
-/** The shortest time between two changes of the page title. */
+/** The shortest time between two changes of the page title. Each change is expensive. */
 const TITLE_INTERVAL_MS = 300;
-/** How long a log-out waits for the server. */
+/** How long a log-out waits for the server. The token then stays valid until it expires. */
 const LOG_OUT_TIMEOUT_MS = 3_000;
-/** A list with fewer entries is complete, or will be in a moment. */
+/** The number of entries of a page of the list. A list with fewer entries has no further page. */
 const LIST_PAGE = 50;
 
 const isWriting = (target: EventTarget | null) => target instanceof HTMLElement && target.matches("input, textarea, select, [contenteditable]");

@@ -16,10 +16,11 @@ import { englishReason } from "./load.ts";
 const HIDDEN_FRAME_MS = 250;
 /** A connection that is lost for longer is reported. Shorter losses are common on a phone. */
 const RECONNECTING_AFTER_MS = 5_000;
-/** How long a toast is visible. */
+/** How long a toast is visible. A shorter time is not enough to read two sentences. */
 const TOAST_MS = 7_000;
 /** The shortest time between two announcements. A screen reader would not finish more of them. */
 const ANNOUNCE_INTERVAL_MS = 1_500;
+/** One minute: how often texts such as "5 minutes ago" change. */
 const MINUTE_MS = 60_000;
 /** The close code of a connection over the limit per user. */
 const TOO_MANY_CONNECTIONS = 4409;
@@ -265,7 +266,7 @@ export function createChat(session: Session, onLoggedOut: (reason: EndReason | n
     showToast,
     announcement,
     nameOf,
-    /** What the server offers; loaded once. Rejects when the server cannot be reached. */
+    /** The features of the server, loaded once. Rejects when the server cannot be reached. */
     offer: loadOffer,
     openId: openId as Accessor<string>,
     go,

@@ -47,8 +47,8 @@ interface Block {
 }
 
 /**
- * A fence begins a line. What follows on that line is the name of a language if the code begins on
- * the next.
+ * A fence begins a line. The rest of that line is the name of a language if the code begins on the
+ * next line.
  */
 function findBlocks(content: string): Block[] {
   const blocks: Block[] = [];

@@ -12,13 +12,17 @@ export interface TextPart {
  * excludes what follows it.
  */
 const ADDRESS = /\bhttps?:\/\/[^\s<>"“”«»]+|\bwww\.[^\s<>"“”«»]+|[a-z\d_.+-]{1,64}@(?:[a-z\d-]{1,63}\.){1,8}[a-z]{2,63}/gi;
+/** Fast check: a text that does not match has no link. */
 const HAS_ADDRESS = /https?:\/\/|www\.|@/i;
+/** Characters that belong to the name of a mailbox. */
 const IN_MAILBOX = /[\p{L}\p{N}_.+-]/u;
 /**
  * Bounds the length of a link in characters. A longer address stays text, which bounds the work.
  */
 const LINK_LIMIT = 2_000;
+/** Characters at the end of an address that belong to the sentence. */
 const ENDS_SENTENCE = new Set(".,:;!?'’…*_~");
+/** By closing bracket, its opening bracket. */
 const PAIRS: Readonly<Record<string, string>> = { ")": "(", "]": "[", "}": "{" };
 
 export function splitLinks(content: string): TextPart[] {
@@ -95,6 +99,7 @@ function addressOf(text: string): string | null {
   }
 }
 
+/** A text of 1 to 10 emoji. */
 const EMOJI_ONLY = /^(?:[\p{Extended_Pictographic}\p{Regional_Indicator}][\p{Emoji_Modifier}\u{FE0F}\u{200D}\u{E0020}-\u{E007F}]*\s*){1,10}$/u;
 
 /** A message of a few emoji and nothing else is shown large. */

@@ -100,6 +100,7 @@ export function hueOf(id: string): number {
   return ((hash ^ (hash >>> 16)) >>> 0) % 360;
 }
 
+/** The largest count that a badge shows as a number. A larger text does not fit into the badge. */
 const COUNT_LIMIT = 999;
 
 export const countText = (count: number): string => (count > COUNT_LIMIT ? `${formatNumber(COUNT_LIMIT)}+` : formatNumber(count));

@@ -11,6 +11,7 @@ const FORMATS = {
   full: { dateStyle: "full", timeStyle: "medium" },
 } satisfies Record<string, Intl.DateTimeFormatOptions>;
 
+/** One day without a change of the clocks. */
 const DAY_MS = 86_400_000;
 
 // A sender may set any timestamp, also one beyond the range of Date.

@@ -39,7 +39,7 @@ fn down() -> ObjectArchiveError {
 }
 
 #[tokio::test]
-async fn memory_is_bounded_by_bytes() {
+async fn cached_bytes_stay_below_the_capacity() {
     const CAPACITY: u64 = 100_000;
     let blocks = BlockCache::new(CAPACITY);
     let (at, block) = block_of(9_000);

@@ -270,7 +270,7 @@ async fn erase_in_segment<R: ArchiveRows>(
             let Salvaged { records, lost, rows: salvage } =
                 rows.salvage(&old, segment, erasure, object).await?;
             if lost > 0 {
-                tracing::error!(segment = %old, lost, "messages of a damaged segment are lost for good");
+                tracing::error!(segment = %old, lost, "messages of a damaged segment are lost permanently");
             }
             let revision = rows.new_revision(old.conversation).await?;
             let name = SegmentName { revision, ..old };

@@ -8,7 +8,8 @@ use super::state::ArchiverState;
 use crate::segment::Block;
 use crate::{BlockRef, ObjectArchive, ObjectArchiveError, SegmentName};
 
-/// The error text for archived messages of a store whose settings name no archive.
+/// The error text for archived messages of a store whose settings name no archive. It names the
+/// setting to change.
 pub const NO_ARCHIVE: &str = "these messages are in an archive, and the settings name none (archive.engine)";
 
 /// The blocks of a page, each with the result of its fetch.

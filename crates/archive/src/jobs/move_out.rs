@@ -11,8 +11,8 @@ use super::selection::Rules;
 use super::state::add;
 use crate::SegmentName;
 
-/// Attempts to move a conversation that is written at the same time. After them, the next run tries
-/// again.
+/// Upper bound on the attempts to move a conversation that is written at the same time. It bounds
+/// wasted puts. After it, the next run tries again.
 const ATTEMPTS: u32 = 3;
 
 /// Moves all segments that are due, of one conversation or of all. A run continues after the

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Upper bound on one sleep of [`Pace`], so that a slow rate does not delay shutdown.
+/// Upper bound on one sleep of [`Pace`]. A longer sleep delays shutdown at a slow rate.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Rate limit of a job, in messages per second, to protect live traffic. Zero means no limit.

@@ -177,7 +177,7 @@ pub trait ArchiveRows: Send {
     type Erasure: Send + Sync;
 
     /// Whether [`objects`](ArchiveRows::objects) also lists objects that no row refers to. If not,
-    /// an erasure sweeps the conversation.
+    /// an erasure sweeps the conversation. A wrong `true` leaves erased content in orphans.
     const LISTS_ORPHANS: bool;
 
     /// Returns the id of the store in object names.
@@ -277,7 +277,7 @@ pub trait ArchiveRows: Send {
     async fn referenced_in(&mut self, name: &SegmentName) -> Result<HashSet<SegmentName>, ArchiveError>;
 
     /// Returns whether an orphan may be deleted now. A store with several nodes records the first
-    /// sighting, and returns `false` until a grace period has ended: a node that lost its lease may
+    /// sighting, and returns `false` until a grace period has ended. A node that lost its lease may
     /// have put the object just now.
     async fn may_sweep(&mut self, name: &SegmentName) -> Result<bool, ArchiveError>;
 

@@ -139,7 +139,7 @@ fn partly(report: &RestoreReport, damaged: u64, first: ArchiveError) -> ArchiveE
         other => other.to_string(),
     };
     ArchiveError::Damaged(format!(
-        "{} segments with {} messages came back, {damaged} could not and stay in the archive; the first of them: {first}",
+        "restored {} segments with {} messages; {damaged} segments could not be restored and stay archived, the first: {first}",
         report.segments, report.messages
     ))
 }

@@ -5,7 +5,7 @@ use bluetick_core::Timestamp;
 use crate::ArchiveSettings;
 
 /// Raw bytes at which a segment is closed before it has all its messages. Bounds the memory for one
-/// segment.
+/// segment. A smaller value makes more objects, and more requests per run.
 const SEGMENT_RAW_BYTES: usize = 8 << 20;
 /// Upper bound on a configured duration, in milliseconds: a thousand centuries. Above it, adding a
 /// duration to a timestamp could overflow.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_durations_saturate() {
+    fn huge_duration_saturates_at_max_millis() {
         assert_eq!(millis(u64::MAX), MAX_MILLIS);
         assert_eq!(millis(90), 90_000);
     }

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bluetick_core::Timestamp;
 use bluetick_core::ports::{ArchiveCounters, ArchiveError, ColdCount};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ObjectArchive, SegmentName};
 
-/// Upper bound on the remembered segments whose damage is logged. When it is reached, the set is
-/// cleared and damage is logged again.
+/// Upper bound on the remembered segments whose damage is logged. It bounds memory. When it is
+/// reached, the set is cleared and damage is logged again.
 const MAX_LOGGED_SEGMENTS: usize = 10_000;
 
 /// The last run of the archiver.
@@ -39,7 +39,7 @@ impl ArchiverState {
     }
 
     fn last_run(&self) -> MutexGuard<'_, LastRun> {
-        self.last_run.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last_run.lock()
     }
 
     pub fn set_last_run(&self, last_run: LastRun) {
@@ -92,9 +92,10 @@ impl ArchiverState {
         }
     }
 
-    /// Logs damage once for each segment, so that scrolling through it does not flood the log.
+    /// Logs damage once for each segment, so that repeated reads of its messages do not flood the
+    /// log.
     pub fn log_damage(&self, name: &SegmentName, error: &dyn std::fmt::Display) {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.len() >= MAX_LOGGED_SEGMENTS {
             logged.clear();
         }

@@ -38,9 +38,9 @@ pub async fn sweep<R: ArchiveRows>(
     Ok(swept)
 }
 
-/// Deletes one orphan. Keeps it if an object is missing that rows in its range refer to: the rows
-/// are then from a backup, the missing object was rewritten since, and this one may be the only
-/// copy left. Returns whether the object was deleted.
+/// Deletes one orphan. Keeps it if rows in its range refer to a missing object. The rows are then
+/// from a backup, and the missing object was rewritten since. This one may be the only copy left.
+/// Returns whether the object was deleted.
 async fn sweep_one<R: ArchiveRows>(
     rows: &mut R,
     archive: &ObjectArchive,

@@ -24,12 +24,14 @@ use crate::SegmentName;
 
 /// Target number of messages in a block. Larger blocks compress better and cost more per page read.
 pub const BLOCK_MESSAGES: usize = 256;
-/// Size before compression at which a block ends, even with fewer messages, in bytes.
+/// Size before compression at which a block ends, even with fewer messages, in bytes. A larger
+/// block makes a page read fetch more bytes.
 pub const BLOCK_RAW_BYTES: usize = 64 << 10;
 
-/// First bytes of every segment.
+/// First bytes of every segment. Part of the stored format: a change makes all segments unreadable.
+/// The same holds for the sizes below.
 const MAGIC: [u8; 4] = *b"BTSG";
-/// Version of the format. Readers refuse all others.
+/// Version of the format. Readers refuse all others, so a new version must keep reading this one.
 const VERSION: u8 = 1;
 /// Size of the header, in bytes.
 const HEADER_BYTES: usize = 53;
@@ -210,12 +212,12 @@ fn read_index(bytes: &[u8]) -> Result<Vec<(u32, BlockRef)>, Damage> {
             checksum: reader.u32()?,
         };
         if block.offset != end {
-            return Err(Damage::Malformed("the place of a block"));
+            return Err(Damage::Malformed("the offset of a block"));
         }
         end += u64::from(block.length);
         blocks.push((count, block));
     }
-    if end != index { Err(Damage::Malformed("the place of the index")) } else { Ok(blocks) }
+    if end != index { Err(Damage::Malformed("the offset of the index")) } else { Ok(blocks) }
 }
 
 /// A cursor that reads from the front of a slice.

@@ -89,7 +89,7 @@ fn bytes_between_the_blocks_and_the_index_are_refused() {
     bytes[footer + 1] += 1;
     let checksum = crc32fast::hash(&bytes[footer + 1..footer + 17]);
     bytes[footer + 17..].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(open(&bytes).err(), Some(Damage::Malformed("the place of the index")));
+    assert_eq!(open(&bytes).err(), Some(Damage::Malformed("the offset of the index")));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn seal_panics_if_the_record_count_differs_from_the_name() {
 }
 
 #[test]
-fn text_of_a_chat_shrinks() {
+fn chat_text_compresses_to_less_than_a_quarter() {
     let records: Vec<Vec<u8>> =
         (0..256).map(|number| format!("alice: see you tomorrow at {number}").into_bytes()).collect();
     let (_, sealed) = seal_all(&[records]);
@@ -155,7 +155,7 @@ fn text_of_a_chat_shrinks() {
 
 proptest! {
     #[test]
-    fn segments_come_back(
+    fn segment_round_trips_its_records(
         blocks in prop::collection::vec(prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..40), 1..6),
     ) {
         let (name, sealed) = seal_all(&blocks);

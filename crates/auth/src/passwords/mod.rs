@@ -64,7 +64,8 @@ pub struct Passwords {
     memory: Mutex<Vec<Vec<Block>>>,
 }
 
-/// Length of the random salt of a hash, in bytes.
+/// Length of the random salt of a hash, in bytes (RFC 9106 recommends 16). With a short salt, users
+/// with the same password can get the same hash.
 const SALT_BYTES: usize = 16;
 
 impl Passwords {
@@ -89,7 +90,7 @@ impl Passwords {
         let mut salt = [0; SALT_BYTES];
         self.random.fill(&mut salt);
         let hasher = Argon2::default();
-        let lawful = "the parameters are fixed and the salt has a lawful length";
+        let lawful = "the parameters are constants and the salt has a valid length";
         let hash = PasswordHash {
             algorithm: Algorithm::default().ident(),
             version: Some(Version::default().into()),
@@ -126,8 +127,8 @@ impl Passwords {
         Some(self.work(&hasher, password, salt, expected.len())? == *expected)
     }
 
-    /// Computes the hash in a reused buffer. To allocate and free 19 MiB for each password on
-    /// varying threads would leave the allocator with hundreds of megabytes.
+    /// Computes the hash in a reused buffer. Allocating and freeing 19 MiB for each password on
+    /// varying threads makes the allocator keep hundreds of megabytes.
     fn work(&self, hasher: &Argon2<'_>, password: &str, salt: &[u8], bytes: usize) -> Option<Output> {
         let mut memory = self.memory.lock().pop().unwrap_or_default();
         memory.resize(hasher.params().block_count(), Block::default());

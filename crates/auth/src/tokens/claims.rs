@@ -95,7 +95,7 @@ impl SignedClaims {
         let expires_at = self.exp.timestamp().plus_millis(tokens.leeway_ms);
         let not_before = self.nbf.map(|not_before| not_before.timestamp().plus_millis(-tokens.leeway_ms));
         // A revocation covers tokens issued up to a time, so a token must not claim a later issue
-        // time than the real one. Tokens of this server or another node are exempt: after a clock
+        // time than the real one. Tokens of this server or another node are exempt. After a clock
         // was set back, their issue time above the last revocation is in the future.
         let name = self.jti.as_ref().and_then(Value::as_str);
         let made_here = name.is_some_and(Serial::is_ours) && tokens.can_mint();

@@ -16,10 +16,12 @@ use crate::{AuthSettings, AuthSetupError, secret_file};
 /// token can guess a shorter secret offline.
 const LEAST_SECRET_BYTES: usize = 32;
 
-/// The file of the generated signing key in the data directory.
+/// The file of the generated signing key in the data directory. With another name, the server
+/// generates a new key, and all tokens become invalid.
 const FILE_NAME: &str = "token.key";
 
-/// The algorithm of tokens signed with the generated key or with the operator's shared secret.
+/// The algorithm of tokens signed with the generated key or with the operator's shared secret. It
+/// must match `PreparedKey::hs256`, or no signed token verifies.
 pub const SIGNING_ALGORITHM: Algorithm = Algorithm::HS256;
 
 /// The verification keys, and the signing key if there is one.

@@ -66,15 +66,15 @@ pub enum TokenError {
     Malformed,
     #[error("no key for this token's algorithm and kid")]
     UnknownKey,
-    #[error("the signature does not fit")]
+    #[error("the signature is not valid")]
     BadSignature,
     #[error("expired")]
     Expired,
     #[error("not valid yet")]
     NotYetValid,
-    #[error("made by another issuer")]
+    #[error("issued by another issuer")]
     WrongIssuer,
-    #[error("meant for another audience")]
+    #[error("issued for another audience")]
     WrongAudience,
     #[error("its subject cannot be a user_id")]
     BadSubject,
@@ -100,9 +100,9 @@ impl TokenError {
 pub enum CannotMint {
     #[error("this server verifies tokens with a public key and has none to sign with")]
     VerifyOnly,
-    #[error("a token lives at most {} seconds", max.as_secs())]
+    #[error("the lifetime of a token is at most {} seconds", max.as_secs())]
     TtlTooLong { max: Duration },
-    #[error("a token lives at least a second")]
+    #[error("the lifetime of a token is at least one second")]
     TtlTooShort,
 }
 
@@ -119,8 +119,8 @@ pub struct Tokens {
     serial: Serial,
 }
 
-/// Upper bound on a token, in bytes. Longer tokens are rejected unparsed. Tokens of large identity
-/// providers are much shorter.
+/// Upper bound on a token, in bytes. Longer tokens are rejected unparsed, which bounds the work for
+/// an unauthenticated client. Tokens of large identity providers are much shorter.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 /// Upper bound on `auth.leeway_seconds`, in seconds. [`bluetick_core::Revocations`] keeps expired
 /// tokens this long; a higher bound would make revoked tokens valid again.
@@ -140,7 +140,7 @@ impl Tokens {
             verified: Verified::default(),
             issuer: settings.issuer.clone(),
             audience: settings.audience.clone(),
-            leeway_ms: i64::try_from(settings.leeway_seconds).expect("bounded above") * 1000,
+            leeway_ms: i64::try_from(settings.leeway_seconds).expect("bounded at startup") * 1000,
             login_ttl: Duration::from_secs(settings.token_ttl_seconds),
             max_ttl: Duration::from_secs(settings.max_token_ttl_seconds),
             serial: Serial::new(random),
@@ -225,7 +225,7 @@ impl Tokens {
         let expires_at = now.plus_millis(i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX));
         let claims = SignedClaims::minted(self, user, issued_at, expires_at);
         let token = jsonwebtoken::encode(&Header::new(keys::SIGNING_ALGORITHM), &claims, signing)
-            .expect("the key is of the header's algorithm and the claims are plain JSON");
+            .expect("the key has the algorithm of the header, and the claims always serialize");
         Ok(MintedToken { token, expires_at })
     }
 
@@ -250,20 +250,20 @@ impl Tokens {
 /// claims can have several valid signatures, and a revocation must cover all of them.
 fn print(message: &str) -> TokenPrint {
     let digest = ring::digest::digest(&ring::digest::SHA256, message.as_bytes());
-    let half = digest.as_ref().first_chunk().expect("it has 32 bytes");
+    let half = digest.as_ref().first_chunk().expect("a SHA-256 digest has 32 bytes");
     TokenPrint::from_bytes(*half)
 }
 
 fn check_bounds(settings: &AuthSettings) -> Result<(), AuthSetupError> {
     let bad_setting = |setting, reason| Err(AuthSetupError::BadSetting { setting, reason });
     if settings.max_token_ttl_seconds == 0 {
-        return bad_setting("auth.max_token_ttl_seconds", "a token lives at least a second");
+        return bad_setting("auth.max_token_ttl_seconds", "the lifetime of a token is at least one second");
     }
     if settings.token_ttl_seconds == 0 || settings.token_ttl_seconds > settings.max_token_ttl_seconds {
-        return bad_setting("auth.token_ttl_seconds", "it lies between 1 and auth.max_token_ttl_seconds");
+        return bad_setting("auth.token_ttl_seconds", "it must be 1 to auth.max_token_ttl_seconds");
     }
     if settings.leeway_seconds > MAX_LEEWAY_SECONDS {
-        return bad_setting("auth.leeway_seconds", "clocks that are an hour apart are wrong clocks");
+        return bad_setting("auth.leeway_seconds", "it must be at most 3600");
     }
     Ok(())
 }

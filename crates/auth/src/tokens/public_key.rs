@@ -15,7 +15,8 @@ pub struct NamedKey {
 /// Valid length of an RSA modulus, in bytes. `ring` rejects other lengths, but only when it
 /// verifies a token. This check reports them at startup.
 const RSA_MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
-/// Length of an Ed25519 public key, in bytes.
+/// Length of an Ed25519 public key, in bytes (RFC 8032). Keys of another length are rejected at
+/// startup.
 const ED25519_KEY_BYTES: usize = 32;
 
 /// Parses a PEM file. The error tells the operator what was expected.
@@ -94,14 +95,18 @@ fn without_leading_zeros(number: &[u8]) -> &[u8] {
     &number[zeros..]
 }
 
-// DER tags.
+/// DER tag of an INTEGER (X.690). With a wrong tag, valid key files are rejected; this also holds
+/// for the tags and object identifiers below.
 const TAG_INTEGER: u8 = 0x02;
+/// DER tag of a BIT STRING.
 const TAG_BIT_STRING: u8 = 0x03;
+/// DER tag of an OBJECT IDENTIFIER.
 const TAG_OBJECT_ID: u8 = 0x06;
+/// DER tag of a SEQUENCE.
 const TAG_SEQUENCE: u8 = 0x30;
-/// The DER encoding of 1.3.101.112.
+/// The DER encoding of 1.3.101.112 (Ed25519).
 const OID_ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-/// The DER encoding of 1.2.840.113549.1.1.1.
+/// The DER encoding of 1.2.840.113549.1.1.1 (RSA).
 const OID_RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
 
 /// Parses the structure of RFC 5280: `SEQUENCE { SEQUENCE { algorithm, … }, BIT STRING key }`.

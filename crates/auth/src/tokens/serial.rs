@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bluetick_core::ports::Random;
 
-/// Prefix of every generated `jti`. It tells tokens of this server and its nodes from foreign ones.
+/// Prefix of every generated `jti`. It distinguishes tokens of this server and its nodes from those
+/// of other issuers. After a change, tokens issued before count as foreign.
 const MARK: &str = "bt.";
 
 /// The `jti` generator of one server process: a random number and a counter.

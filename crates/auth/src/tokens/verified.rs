@@ -16,11 +16,13 @@ pub struct Verified {
     shards: [Mutex<CacheGenerations>; SHARDS],
 }
 
-/// Number of shards. More shards reduce lock contention between threads.
+/// Number of shards. Fewer shards increase lock contention between threads.
 const SHARDS: usize = 16;
-/// Upper bound on tokens per generation of a shard: 8,192 tokens in total.
+/// Upper bound on tokens per generation of a shard: 8,192 tokens in total. With fewer, tokens in
+/// use are evicted, and their signatures are verified again.
 const TOKENS: usize = 256;
-/// Upper bound on token text per generation of a shard, in bytes: 8 MiB in total.
+/// Upper bound on token text per generation of a shard, in bytes: 8 MiB in total. It bounds memory
+/// if tokens are long.
 const TEXT_BYTES: usize = 256 * 1024;
 
 /// Two generations, which approximate an LRU cache without sorting or searching. When `young` is

@@ -1,4 +1,4 @@
-//! What an operator's own product would hold: private keys and a way to sign whatever it likes.
+//! The operator's side of token tests: private keys, and functions that sign arbitrary tokens.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};

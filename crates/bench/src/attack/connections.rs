@@ -12,8 +12,8 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use super::running::AttackControl;
-use crate::line::{LoadConnection, dial};
 use crate::under_test::connect;
+use crate::websocket::{LoadConnection, dial};
 
 /// The incomplete HTTP request that even-numbered attackers trickle. Odd-numbered attackers open a
 /// WebSocket and trickle `HELLO`.
@@ -22,7 +22,8 @@ const REQUEST: &[u8] =
 /// The header of a masked 100-byte text frame and the first bytes of its payload.
 const HELLO: &[u8] =
     b"\x81\xe4\0\0\0\0{\"type\":\"hello\",\"token\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
-/// Delay before an attacker retries a refused connection.
+/// Delay before an attacker retries a refused connection. A shorter delay costs the attacker more
+/// CPU.
 const PAUSE: Duration = Duration::from_millis(100);
 
 pub async fn trickle(orders: Arc<AttackControl>, number: usize) {
@@ -59,7 +60,8 @@ async fn trickle_into(mut stream: TcpStream, bytes: &[u8], orders: &AttackContro
     stream.try_read(&mut nothing).ok().map(drop)
 }
 
-/// Number of non-reading connections that one attacker holds open.
+/// Number of non-reading connections that one attacker holds open. It must stay below the limit of
+/// connections per user.
 const MUTE: usize = 15;
 /// Size of a message to a non-reading connection, in bytes. With a smaller one, the outbox of such
 /// a connection fills more slowly and the attack costs the server less.

@@ -8,11 +8,12 @@ use bluetick_client::link::ClientFrame;
 use bluetick_core::{ConversationId, Seq};
 
 use super::running::AttackControl;
-use crate::line::{CONTINUATION, FINAL, LoadConnection, PING, TEXT};
 use crate::under_test::connect;
+use crate::websocket::{CONTINUATION, FINAL, LoadConnection, PING, TEXT};
 use crate::workload::Dice;
 
-/// Delay before an attacker reconnects after the server closed or refused its connection.
+/// Delay before an attacker reconnects after the server closed or refused its connection. A shorter
+/// delay turns the attack into a reconnect storm.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Number of frames that an attacker writes per flush. Smaller batches spend more system calls and
 /// slow down the attacker.
@@ -61,9 +62,10 @@ pub async fn one_byte(orders: Arc<AttackControl>, number: usize) {
     .await;
 }
 
-/// Payload size of a large frame, in bytes.
+/// Payload size of a large frame, in bytes. It is just below the default of `limits.frame_bytes`,
+/// so that the server reads and parses the whole frame.
 const LARGE_BYTES: usize = 500_000;
-/// The header of a masked text frame that declares a payload of 1 GiB.
+/// The header of a masked text frame that declares a payload of 1 GiB. The payload never follows.
 const SAID_TO_BE_HUGE: [u8; 14] = [FINAL | TEXT, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4];
 
 /// Even-numbered attackers send large frames that are not valid JSON. Odd-numbered attackers send

@@ -8,6 +8,7 @@ macro_rules! attacks {
         pub enum Attack { $($variant,)* }
 
         impl Attack {
+            /// Every attack, in the order of the report.
             pub const ALL: &'static [Attack] = &[$(Attack::$variant,)*];
 
             /// Identifier of the attack in report keys and on the command line.
@@ -36,7 +37,7 @@ attacks! {
     SlowLoris, "slow_loris", "slow-loris", "bytes trickled", 5_000;
     NeverReading, "never_reading", "never-reading sockets", "messages of 16 kB to them", 200;
     OneByteFrames, "one_byte_frames", "frames of one byte", "frames", 50_000;
-    GiantFrames, "giant_frames", "giant frames", "frames of 500 kB, or said to be a GB", 100;
+    GiantFrames, "giant_frames", "giant frames", "frames of 500 kB, or declared as 1 GiB", 100;
     ReconnectStorm, "reconnect_storm", "reconnect storm", "connects with hello", 2_000;
     LogInFlood, "log_in_flood", "log-in flood", "log-ins tried", 500;
     ConnectionsOfOneUser, "connections_of_one_user", "connections of one user", "connects with hello", 2_000;

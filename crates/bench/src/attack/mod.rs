@@ -17,12 +17,12 @@ use bluetick_core::ConversationId;
 use bluetick_core::ports::Store;
 use tokio::task::JoinSet;
 
+use crate::data_directory::Ground;
 use crate::files::allow_files;
-use crate::ground::Ground;
 use crate::load::{Load, LoadOutcome, dismiss, offer};
 use crate::progress::step;
 use crate::seed::{SeededChat, always, fill, open, person};
-use crate::talk::{LoadSender, LoadTally, receive};
+use crate::traffic::{LoadSender, LoadTally, receive};
 use crate::under_test::{ServerUnderTest, connect};
 use crate::workload::{Dice, texts};
 use crate::{BenchError, BenchReport};
@@ -56,11 +56,13 @@ const USUAL_LIMITS: [(&str, &str); 6] = [
     ("BLUETICK_LIMITS__CONNECTS_PER_ADDRESS_PER_SECOND", "500"),
     ("BLUETICK_LIMITS__CONNECTS_PER_USER_PER_MINUTE", "120"),
 ];
-/// Size of each honest message's text, in bytes.
+/// Size of each honest message's text, in bytes. A larger one lowers the rate that the pairs reach.
 const BODY_BYTES: usize = 100;
-/// Upper bound on unacknowledged messages of one honest sender.
+/// Upper bound on unacknowledged messages of one honest sender. It must not exceed the default of
+/// `limits.in_flight_sends_per_connection`.
 const OUTSTANDING: usize = 256;
-/// Pause between an attack and the next quiet phase.
+/// Pause between an attack and the next quiet phase. If it is too short, the quiet phase measures
+/// the end of the attack.
 const REST: Duration = Duration::from_secs(1);
 /// Number of attacker accounts. Each attacker account has a peer account and a direct conversation
 /// with it.
@@ -192,12 +194,12 @@ fn put_into(report: &mut BenchReport, quiet: &[LoadOutcome], disturbed: &[(Attac
         let times = p99 / quiet_p99;
         figure("ack_p50_ms", "due to ack, p50", of(&|phase| phase.outcome.ack_p50_ms()), "ms");
         figure("ack_p99_ms", "due to ack, p99", p99, "ms");
-        figure("ack_p99_times_quiet", "p99 to that of quiet", times, "times");
+        figure("ack_p99_times_quiet", "p99 relative to quiet", times, "times");
         let kept = of(&|phase| phase.outcome.kept_percent());
         figure("kept_percent", "of what was due, acknowledged in time", kept, "%");
         figure("acts_per_second", attack.act(), of(&|phase| phase.spent.each_second(phase.spent.acts)), "/s");
         let refusals = of(&|phase| phase.spent.each_second(phase.spent.refusals));
-        figure("refusals_per_second", "refused, closed or not let in", refusals, "/s");
+        figure("refusals_per_second", "refused, closed or not accepted", refusals, "/s");
         let cores = of(&|phase| phase.outcome.server_cores());
         figure("server_cores", "processors the server took", cores, "");
         let cores = of(&|phase| phase.spent.cpu_seconds / phase.spent.seconds);
@@ -207,6 +209,6 @@ fn put_into(report: &mut BenchReport, quiet: &[LoadOutcome], disturbed: &[(Attac
         }
     }
     report.remark(
-        "attackers run on one thread of the lowest priority, and share the processors with everybody",
+        "attackers run on one thread of the lowest priority and share the processors with the server",
     );
 }

@@ -7,11 +7,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::running::AttackControl;
-use crate::line::dial;
 use crate::under_test::connect;
+use crate::websocket::dial;
 use crate::workload::Dice;
 
-/// Delay before an attacker reconnects after the server closed or refused its connection.
+/// Delay before an attacker reconnects after the server closed or refused its connection. A shorter
+/// delay turns the attack into a reconnect storm.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Sends HTTP requests in a loop. Reuses each connection while the server answers, then reconnects.

@@ -148,7 +148,7 @@ impl RunningAttack {
         let deadline = Instant::now() + GIVE_UP;
         while self.orders.acts.load(Ordering::Relaxed) == 0 {
             if Instant::now() > deadline {
-                return Err(client_failed("the attackers have not done anything for a minute"));
+                return Err(client_failed("no attacker acted within a minute"));
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -157,7 +157,7 @@ impl RunningAttack {
 
     /// Stops the attackers and returns their costs.
     pub fn call_back(mut self) -> Result<AttackCosts, BenchError> {
-        self.end().unwrap_or_else(|| Err(client_failed("the attackers had gone already")))
+        self.end().unwrap_or_else(|| Err(client_failed("the attackers have already stopped")))
     }
 
     fn end(&mut self) -> Option<Result<AttackCosts, BenchError>> {

@@ -12,7 +12,7 @@ use crate::figures::{count, size, time};
 
 /// Minimum time between two redraws of the bar. A shorter one makes a terminal flicker.
 const REDRAW_EVERY: Duration = Duration::from_millis(100);
-/// Minimum time between two lines when standard error is not a terminal.
+/// Minimum time between two lines when standard error is not a terminal. A shorter one floods logs.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Bounds the width of the bar, in columns. The bar takes the columns that the text leaves free.
 const BAR_COLUMNS: std::ops::RangeInclusive<usize> = 4..=24;

@@ -3,9 +3,9 @@
 //!
 //! Both paths use the bodies of the HTTP calls, so the output and `--json` are the same.
 
-mod here;
+mod local;
 mod meter;
-mod running;
+mod remote;
 mod table;
 
 use bluetick_server::audit::{Act, Subject};
@@ -13,9 +13,9 @@ use bluetick_wire::http::{
     ArchiveBody, ArchiveRunRequest, BackupRequest, ErasureRequest, ReportBody, RestoreRequest,
 };
 
-use self::here::LocalArchive;
+use self::local::LocalArchive;
 pub use self::meter::JobMeter;
-use self::running::RemoteArchive;
+use self::remote::RemoteArchive;
 pub use self::table::{reported, status};
 use crate::audit::audited;
 use crate::failure::Failure;

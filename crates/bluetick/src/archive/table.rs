@@ -137,12 +137,12 @@ fn run(report: &RunReportBody) -> String {
         table.line("Erased", counted(report.erased_messages, "message"));
     }
     if report.orphans_swept > 0 {
-        table.line("Swept", counted(report.orphans_swept, "object") + " without a reference");
+        table.line("Deleted", counted(report.orphans_swept, "object") + " without a reference");
     }
     let (before, after) = (report.hot_file_bytes_before, report.hot_file_bytes_after);
     let change = match before.checked_sub(after) {
         Some(0) => String::new(),
-        Some(less) => format!(" ({} given back)", size(less)),
+        Some(less) => format!(" ({} returned to the disk)", size(less)),
         None => format!(" ({} more)", size(after - before)),
     };
     if (before, after) != (0, 0) {
@@ -178,7 +178,7 @@ fn restore(report: &RestoreReportBody) -> String {
         0 => "nothing; all messages were in the store".to_owned(),
         segments => format!("{messages} from {}", counted(segments, "segment")),
     };
-    table.line("Brought back", back);
+    table.line("Restored", back);
     table.line("Took", took(report.took_ms));
     table.0
 }

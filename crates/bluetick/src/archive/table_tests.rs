@@ -6,8 +6,11 @@ use bluetick_core::ports::{
 
 use super::*;
 
+/// The archived messages and segments of every report in these tests.
 const COLD: ColdCount = ColdCount { segments: 12, messages: 11_842, bytes: 1_204_224, raw_bytes: 5_659_853 };
+/// The duration of every job in these tests.
 const TOOK: Duration = Duration::from_millis(3_200);
+/// 2026-01-01 00:00 UTC, in milliseconds.
 const NEW_YEAR: i64 = 1_767_225_600_000;
 
 fn told(report: impl Into<ReportBody>) -> String {
@@ -95,8 +98,8 @@ fn archive_run_report_shows_moved_messages_and_bytes_before_and_after() {
 Moved          11,842 messages of 34 conversations, in 12 segments
 In the archive 1.2 MB (5.7 MB before compression, 4.7 : 1)
 Erased         7 messages
-Swept          1 object without a reference
-Hot tables     60.0 MB before, 48.0 MB after (12.0 MB given back)
+Deleted        1 object without a reference
+Hot tables     60.0 MB before, 48.0 MB after (12.0 MB returned to the disk)
 Took           3.2 s
 ";
     assert_eq!(told(report), expected);
@@ -122,7 +125,7 @@ Took           3.2 s
     let many = VerifyReport { problems: vec!["gone".into(); 1_500], ..VerifyReport::default() };
     assert!(told(many).ends_with("- gone\n- and 500 more\n"));
     let restore = RestoreReport { segments: 3, messages: 2_950, took: TOOK };
-    assert_eq!(told(restore), "Brought back   2,950 messages from 3 segments\nTook           3.2 s\n");
+    assert_eq!(told(restore), "Restored       2,950 messages from 3 segments\nTook           3.2 s\n");
     let erase =
         EraseReport { conversations: 1, messages: 7, segments_rewritten: 1, segments_deleted: 2, took: TOOK };
     assert_eq!(

@@ -22,6 +22,7 @@ pub enum ArchiveCommand {
     Restore(ArchiveRestoreArgs),
 }
 
+/// Help text of `bluetick archive`, below the flags.
 const ARCHIVE_HELP: &str = "\
 The archive keeps old messages (archive.age_seconds, 90 days) compressed in a directory or a bucket.
 Clients see no difference. Archiving is disabled until you set archive.engine; then it runs on
@@ -58,6 +59,7 @@ pub struct ArchiveRunArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick archive run`, below the flags.
 const ARCHIVE_RUN_HELP: &str = "\
 Finishes interrupted erasures, deletes content older than archive.retention_seconds, moves old
 messages, deletes unreferenced objects, and returns the space to the disk.
@@ -79,6 +81,7 @@ pub struct ArchiveStatusArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick archive status`, below the flags.
 const ARCHIVE_STATUS_HELP: &str = "\
 Examples:
   bluetick archive status
@@ -92,6 +95,7 @@ pub struct ArchiveVerifyArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick archive verify`, below the flags.
 const ARCHIVE_VERIFY_HELP: &str = "\
 Reads the whole archive, which takes time and, in a bucket, costs money. The exit code is 1 if there
 is a problem; the output lists each one. Changes nothing.
@@ -113,6 +117,7 @@ pub struct ArchiveRestoreArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick archive restore`, below the flags.
 const ARCHIVE_RESTORE_HELP: &str = "\
 The conversation stays in the store until you run `bluetick archive run --conversation ID`.
 
@@ -141,6 +146,7 @@ pub enum EraseCommand {
     User(EraseUserArgs),
 }
 
+/// Help text of `bluetick erase`, below the flags.
 const ERASE_HELP: &str = "\
 Deletes the content of messages permanently, in the store and in the archive. The seq, the sender
 and the time of each message stay; clients show \"This message was deleted\". Copies on devices may
@@ -178,6 +184,7 @@ pub struct EraseConversationArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick erase conversation`, below the flags.
 const ERASE_CONVERSATION_HELP: &str = "\
 The command asks you to repeat the id before it deletes; --yes skips the question. Messages
 that are written after the command has started stay.
@@ -202,6 +209,7 @@ pub struct EraseUserArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick erase user`, below the flags.
 const ERASE_USER_HELP: &str = "\
 The command asks you to repeat the user_id before it deletes; --yes skips the question. The
 account and the messages of other users stay.

@@ -22,6 +22,7 @@ pub struct BackupArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick backup`, below the flags.
 const BACKUP_HELP: &str = "\
 Copies a snapshot of all messages, users and ticks. Users can send messages meanwhile. If a server
 uses the data directory, that server makes the backup, and TO is a directory on its machine. The

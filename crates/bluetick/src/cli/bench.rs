@@ -15,6 +15,7 @@ pub struct BenchArgs {
     pub command: BenchCommand,
 }
 
+/// Help text of `bluetick bench`, below the flags.
 const BENCH_HELP: &str = "\
 Network benchmarks start this program as a separate server on 127.0.0.1 with its own store. Load and
 server share this machine, so the output shows the processor time of both.
@@ -97,6 +98,7 @@ pub struct RateArgs {
     pub outstanding: u32,
 }
 
+/// Help text of `bluetick bench group`, below the flags.
 const GROUP_HELP: &str = "\
 Without --rate the load is a closed loop: each sender has --window unacknowledged messages and sends
 the next one after an ack. With --rate it is an open loop: messages are due at a constant interval.
@@ -107,6 +109,7 @@ Examples:
   bluetick bench group --members 1000 --senders 1
   bluetick bench group --rate 2000 --seconds 30";
 
+/// Help text of `bluetick bench pairs`, below the flags.
 const PAIRS_HELP: &str = "\
 Without --rate the load is a closed loop: each pair has --window unacknowledged messages and sends
 the next one after an ack. With --rate it is an open loop: messages are due at a constant interval.
@@ -121,6 +124,7 @@ Examples:
   bluetick bench pairs --rate 20000 --seconds 30
   bluetick bench pairs --dir /data/full --keep --stored-messages 10000000";
 
+/// Help text of `bluetick bench idle`, below the flags.
 const IDLE_HELP: &str = "\
 Connections come from 127.0.0.2, 127.0.0.3 and so on, 25,000 from each. The command raises the limit
 of open files for this run, beyond `ulimit -Hn` if the user may do that. Connections answer pings. A
@@ -130,6 +134,7 @@ Examples:
   bluetick bench idle --connections 50000
   bluetick bench idle --connections 500000 --hold 60";
 
+/// Help text of `bluetick bench attack`, below the flags.
 const ATTACK_HELP: &str = "\
 Honest pairs send at a constant rate: some seconds without an attack, then as long under one attack,
 and so on for each attack. The result is the median of several rounds. Latency counts from the time
@@ -144,6 +149,7 @@ Examples:
   bluetick bench attack
   bluetick bench attack --attack log_in_flood --attack bad_tokens --seconds 20";
 
+/// Help text of `bluetick bench store`, below the flags.
 const STORE_HELP: &str = "\
 Each send is complete: membership, duplicate check, order, one synced batch, inbox rows,
 checkpoints. The output compares it with two bare logs on the same disk. One log has as many callers

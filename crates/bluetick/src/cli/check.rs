@@ -16,6 +16,7 @@ pub struct CheckArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick check`, below the flags.
 const CHECK_HELP: &str = "\
 Reads every batch of the log and every page and row of the tables, and checks their consistency:
 contiguous seqs, ids, ticks, members, inboxes, pending deliveries, names, references to the archive.

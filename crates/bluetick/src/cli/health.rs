@@ -14,6 +14,7 @@ pub struct HealthArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick health`, below the flags.
 const HEALTH_HELP: &str = "\
 Requests /readyz. Exit code 0: the server accepts requests. 1: it does not (it starts, drains, or
 its store refuses writes), or it does not answer within 5 seconds; standard error states the reason.

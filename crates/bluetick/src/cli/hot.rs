@@ -22,6 +22,7 @@ impl HotArgs {
     }
 }
 
+/// Help text of `bluetick hot`, below the flags.
 const HOT_HELP: &str = "\
 For a fleet (store.engine = \"dynamodb\"). Reads the tables and contacts no node. The rate covers the
 newest 500 messages; a dash means that the newest message is older than a minute. An epoch is a

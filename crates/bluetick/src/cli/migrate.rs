@@ -43,6 +43,7 @@ impl MigrateArgs {
     }
 }
 
+/// Help text of `bluetick migrate`, below the flags.
 const MIGRATE_HELP: &str = "\
 Copies a data directory of the embedded store into the tables of the settings: users with their
 passwords, conversations, every message with its seq, the read states, pending deliveries, and the

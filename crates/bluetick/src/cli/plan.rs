@@ -23,6 +23,7 @@ pub struct PlanArgs {
     pub json: bool,
 }
 
+/// Help text of `bluetick plan`, below the flags.
 const PLAN_HELP: &str = "\
 For the store `dynamodb`: calculates tables, Redis, nodes and dollars, compared with a design that
 writes every row with every message. The command contacts no service; it calculates from the flags

@@ -16,6 +16,7 @@ pub struct RestoreArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick restore`, below the flags.
 const RESTORE_HELP: &str = "\
 The data directory must be new or empty. The command compares every part with its checksum, and then
 checks the restored directory like `bluetick check`, before a server can start on it.

@@ -16,6 +16,7 @@ pub struct PutBackArgs {
     pub places: Places,
 }
 
+/// Help text of `bluetick restored`, below the flags.
 const RESTORED_HELP: &str = "\
 Use it after you put an earlier copy of the data directory back yourself: files copied while no
 server ran, a snapshot of the volume, an image of the machine. Use it before the first server starts

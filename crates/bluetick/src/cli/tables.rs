@@ -44,6 +44,7 @@ impl TablesArgs {
     }
 }
 
+/// Help text of `bluetick tables`, below the flags.
 const TABLES_HELP: &str = "\
 For `store.engine = \"dynamodb\"`: DynamoDB or a compatible store. The settings name the endpoint, the
 region and the prefix of the table names (store.dynamodb). Credentials come from the standard AWS
@@ -54,6 +55,7 @@ Examples:
   bluetick tables check
   bluetick tables restored";
 
+/// Help text of `bluetick tables restored`, below the flags.
 const TABLES_RESTORED_HELP: &str = "\
 A restore removes messages that clients have cached, and the tables allocate their seqs again. This
 command raises the epoch of the tables. A client that reads another epoch drops its cache and reads
@@ -66,6 +68,7 @@ skips the question.
 Examples:
   BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=restored_ bluetick tables restored --yes";
 
+/// Help text of `bluetick tables create`, below the flags.
 const TABLES_CREATE_HELP: &str = "\
 Tables are billed per request. Deletion protection and point-in-time recovery are on where the
 engine supports them. The command keeps correct tables and deletes nothing, so you can repeat it.
@@ -74,6 +77,7 @@ Examples:
   bluetick tables create
   BLUETICK_STORE__DYNAMODB__TABLE_PREFIX=staging_ bluetick tables create";
 
+/// Help text of `bluetick tables check`, below the flags.
 const TABLES_CHECK_HELP: &str = "\
 Changes nothing. Exit code 0: every table is correct; a feature that the engine does not support is
 only reported. Exit code 1: a table is missing, has other keys, or is not protected. The output has

@@ -22,7 +22,8 @@ use crate::prompt::{ask, ask_password};
 const DEFAULT_SERVER: &str = "http://127.0.0.1:8080";
 /// Environment variable with a token that replaces the log-in.
 const TOKEN_VARIABLE: &str = "BLUETICK_TOKEN";
-/// File with the token of the last log-in, in the directory of the session.
+/// File with the token of the last log-in, in the directory of the session. With another name,
+/// every user must log in again.
 const SESSION_FILE: &str = "session.json";
 /// Minimum remaining lifetime of a stored token, in milliseconds. A shorter-lived token expires
 /// soon after the start, so the command asks for the password instead.
@@ -66,7 +67,7 @@ pub fn run(arguments: &ChatArgs) -> Result<(), Failure> {
             }
             ExitReason::OtherUser => {
                 let _forgotten = fs::remove_file(directory.join(SESSION_FILE));
-                Err(Failure::usage(format!("the token is not {user}'s")))
+                Err(Failure::usage(format!("the token does not belong to {user}")))
             }
         }
     })
@@ -100,7 +101,7 @@ fn forget(arguments: &ChatArgs, home: &Home, url: &ServerUrl, user: Option<UserI
     };
     fs::remove_dir_all(&directory).map_err(Failure::failed)?;
     drop(storage);
-    eprintln!("bluetick: forgot {user} at {url}");
+    eprintln!("bluetick: logged out {user} at {url} and deleted the local data");
     // Any other error means that the token was already invalid.
     if let Err(ApiError::Unreachable(reason)) = told {
         eprintln!(
@@ -131,7 +132,7 @@ async fn identify(
             Ok(profile)
                 if user.as_ref().is_some_and(|user| *user != profile.user_id && arguments.user.is_some()) =>
             {
-                Err(Failure::usage(format!("the token is {}'s", profile.user_id)))
+                Err(Failure::usage(format!("the token belongs to {}", profile.user_id)))
             }
             Ok(profile) => Ok(LoggedInUser { user: profile.user_id, token }),
             // Accept the token while the server is unreachable; the server checks it on connecting.
@@ -169,7 +170,7 @@ async fn enter(server: &Server, user: &UserId) -> Result<Session, Failure> {
 async fn join(server: &Server, user: &UserId) -> Result<Session, Failure> {
     let password = ask_password(&format!("New password of {user} at {}: ", server.url))?;
     if ask_password("Repeat the password: ")? != password {
-        return Err(Failure::usage("the two passwords are not the same"));
+        return Err(Failure::usage("the two passwords differ"));
     }
     sign_up(server, user, &password, None).await.map_err(|error| refused(server, &error))
 }

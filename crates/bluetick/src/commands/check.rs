@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use bluetick_store_embedded::LockError;
 use bluetick_store_embedded::check::{CheckError, CheckParts, CheckReport, check};
-use bluetick_store_embedded::lock::LockError;
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde_json::json;
@@ -22,7 +22,7 @@ pub fn run(arguments: &CheckArgs) -> Result<(), Failure> {
     let settings = Loaded::load(&Inputs::of_this_process(arguments.places.flags()))?.settings;
     if settings.store.engine != StoreEngine::Embedded {
         return Err(Failure::usage(
-            "this looks through the data directory of the embedded store; for a fleet there are `bluetick tables check` \
+            "this command checks the data directory of the embedded store; for a fleet, run `bluetick tables check` \
              and `bluetick archive verify`",
         ));
     }

@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::SystemClock;
 use bluetick_server::audit::Act;
+use bluetick_store_embedded::LockError;
 use bluetick_store_embedded::backup::{DeclareError, ReplacedStore};
-use bluetick_store_embedded::lock::LockError;
 use serde_json::json;
 
 use crate::audit::audited;

@@ -20,7 +20,8 @@ use crate::output::print;
 use crate::prompt::ask;
 use crate::settings::{Inputs, Loaded, Settings, StoreEngine};
 
-/// Interval between the lines that report waiting. Creating tables on AWS takes some seconds.
+/// Interval between the lines that report waiting. Creating tables on AWS takes some seconds; with
+/// a longer interval the command seems to hang.
 const SAY_EVERY: Duration = Duration::from_secs(5);
 
 pub fn run(command: &TablesCommand) -> Result<(), Failure> {
@@ -135,12 +136,12 @@ fn judge(found: &Findings) -> Result<(), Failure> {
         (0, 0) => Ok(()),
         (0, _) => {
             let safeties =
-                if unprotected == 1 { "1 safety is" } else { &format!("{unprotected} safeties are") };
+                if unprotected == 1 { "1 protection is" } else { &format!("{unprotected} protections are") };
             Err(Failure::failed(format!("the tables work, and {safeties} off; {mends}")))
         }
         _ => {
             let tables = counted(wrong, "table");
-            Err(Failure::failed(format!("no node starts with {tables} wrong or missing; {mends}")))
+            Err(Failure::failed(format!("a node does not start with {tables} wrong or missing; {mends}")))
         }
     }
 }
@@ -169,7 +170,7 @@ mod tests {
         assert!(failed(&wrong).is_some_and(|said| said.contains("1 table wrong or missing")));
         let off = vec!["table a: x is off".into(), "table b: x is off".into()];
         let unprotected = Findings { unprotected: off, ..Findings::default() };
-        assert!(failed(&unprotected).is_some_and(|said| said.contains("2 safeties are off")));
+        assert!(failed(&unprotected).is_some_and(|said| said.contains("2 protections are off")));
         assert_eq!(told(&unprotected), "table a: x is off\ntable b: x is off\n");
     }
 }

@@ -121,6 +121,8 @@ fn password_for(user: &UserId, arguments: PasswordArgs, rules: PasswordRules) ->
 /// Generates a password of 20 characters (100 bits), or more if the settings require a longer one.
 /// The alphabet of 32 characters leaves out those that look alike.
 fn generate(random: &dyn Random, rules: PasswordRules) -> String {
+    /// Letters and digits without look-alikes. Exactly 32, so that a character takes 5 random bits
+    /// without bias.
     const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let mut bytes = vec![0; rules.min_bytes.clamp(20, Passwords::MAX_BYTES)];
     random.fill(&mut bytes);

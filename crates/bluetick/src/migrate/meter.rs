@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use crate::figures::{count, time};
 
-/// Minimum time between two lines when standard error is not a terminal.
+/// Minimum time between two lines when standard error is not a terminal. A shorter one floods logs.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Minimum elapsed time before a rate is shown. Rates over a shorter time are misleading.
 const RATE_AFTER: Duration = Duration::from_secs(1);

@@ -42,7 +42,8 @@ pub struct MigrationPlan {
 /// Minimum deadline for a request to the tables, in milliseconds. DynamoDB throttles new tables for
 /// minutes, so a shorter deadline fails the migration.
 const PATIENCE_MS: u64 = 300_000;
-/// Minimum timeout of one attempt of a request to the tables, in milliseconds.
+/// Minimum timeout of one attempt of a request to the tables, in milliseconds. With a shorter one,
+/// large batches time out and are repeated.
 const ATTEMPT_MS: u64 = 10_000;
 
 pub async fn run(plan: &MigrationPlan) -> Result<MigrationReport, Failure> {

@@ -20,9 +20,9 @@ pub struct StoreCopy<'a> {
     pub may_replace: bool,
 }
 
-/// Number of people read per request to the source.
+/// Number of people read per request to the source. It bounds memory.
 const PEOPLE: usize = 100;
-/// Number of conversation ids read per request to the source.
+/// Number of conversation ids read per request to the source. It bounds memory.
 const IDS: usize = 512;
 /// Number of conversations copied or compared concurrently. Bounds memory and requests in flight.
 const CONVERSATIONS: usize = 16;

@@ -52,7 +52,7 @@ pub fn costs(plan: &Plan) -> Vec<PlannedCost> {
         by_message("table reads", plan.read_units(), plan.read_units(), with.read_price, "units"),
         monthly("tables, stored", gb * with.table_price, format!("{} GB × ${}", plain(gb), with.table_price)),
         monthly(
-            "tables, recovery to any moment",
+            "tables, point-in-time recovery",
             gb * with.backup_price,
             format!("{} GB × ${}", plain(gb), with.backup_price),
         ),

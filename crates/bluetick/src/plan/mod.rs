@@ -27,6 +27,7 @@ pub use self::show::ladder;
 use self::tables::PlannedTable;
 use self::writes::Writes;
 
+/// Seconds per day; converts a daily load to an average rate.
 const SECONDS_PER_DAY: f64 = 86_400.0;
 
 #[derive(Clone, Debug, Serialize)]

@@ -6,7 +6,7 @@ use super::assumptions::Assumptions;
 use super::figure::{Figure, plain};
 use super::rows;
 
-/// Size of a read unit for consistent reads in DynamoDB, in bytes. Reads are rounded up to it.
+/// Size of a read unit for consistent reads in DynamoDB, in bytes. DynamoDB rounds each read up.
 const READ_UNIT_BYTES: f64 = 4_096.0;
 /// Number of messages on a page of history, and of conversations on a page of the inbox.
 const PAGE: f64 = 20.0;
@@ -60,24 +60,20 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
     let missed_units = units(with.burst * row_bytes);
     let spells = with.members * with.offline_share / with.burst;
     let mut reads = vec![
-        Reads {
-            table: "conversations",
-            what: "a page of the inbox",
-            units: opened(shown, format!("{n} rows")),
-        },
+        Reads { table: "conversations", what: "inbox page", units: opened(shown, format!("{n} rows")) },
         Reads {
             table: "message_status",
-            what: "a page of the inbox, one's own and the other's",
+            what: "inbox page, own and other read state",
             units: opened(2.0 * shown, format!("2 × {n} rows")),
         },
         Reads {
             table: "messages",
-            what: "a page of the inbox, the newest of each",
+            what: "inbox page, newest messages",
             units: opened(shown, format!("{n} queries")),
         },
         Reads {
             table: "messages",
-            what: "a page of the inbox, how many are unread",
+            what: "inbox page, unread counts",
             units: opened(
                 unread * missed_units,
                 format!(
@@ -91,7 +87,7 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
         },
         Reads {
             table: "messages",
-            what: "pages of history",
+            what: "history pages",
             units: opened(
                 with.pages_per_open * page_units,
                 format!(
@@ -104,17 +100,17 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
         },
         Reads {
             table: "pending_deliveries",
-            what: "what waits for a device that comes back",
+            what: "catch-up, pending rows",
             units: opened(1.0, "1 query".into()),
         },
         Reads {
             table: "messages",
-            what: "how far what waits has come",
+            what: "catch-up, heads of conversations",
             units: opened(behind, format!("{} queries", plain(behind))),
         },
         Reads {
             table: "messages",
-            what: "what was missed",
+            what: "catch-up, missed messages",
             units: Figure::new(
                 spells * missed_units,
                 format!(
@@ -132,27 +128,27 @@ pub fn reads(with: &Assumptions, marks: f64) -> Vec<Reads> {
     for table in ["rooms", "members", "message_status", "pending_deliveries"] {
         reads.push(Reads {
             table,
-            what: "before a mark, a row in a batch",
-            units: Figure::new(marks, format!("{} marks × 1 row", plain(marks))),
+            what: "before a receipt, a row in a batch",
+            units: Figure::new(marks, format!("{} receipts × 1 row", plain(marks))),
         });
     }
     for table in ["rooms", "members", "message_status"] {
         reads.push(Reads {
             table,
-            what: "where a device that comes back stands",
+            what: "catch-up, read state",
             units: opened(behind, format!("{} rows", plain(behind))),
         });
     }
     for table in ["members", "rooms"] {
-        reads.push(Reads { table, what: "a page of the inbox", units: opened(shown, format!("{n} rows")) });
+        reads.push(Reads { table, what: "inbox page", units: opened(shown, format!("{n} rows")) });
         reads.push(Reads {
             table,
-            what: "pages of history, a row in a batch",
+            what: "history pages, a row in a batch",
             units: opened(with.pages_per_open, format!("{pages} pages × 1 row")),
         });
         reads.push(Reads {
             table,
-            what: "who is in it, by a node that does not know",
+            what: "members that a node has not cached",
             units: Figure::new(1.0 / with.burst, format!("1 row/{} messages", plain(with.burst))),
         });
     }

@@ -137,17 +137,17 @@ fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec
     };
     let (page, behind) = (1.0 + shown(with), behind(with));
     vec![
-        RedisPart::new("reserve a place", 1.0, "1 script".into()),
+        RedisPart::new("reserve a seq", 1.0, "1 script".into()),
         RedisPart::new("touch the inboxes", 1.0 + with.members, format!("1 + {receivers}")),
-        RedisPart { what: "news to other nodes", figure: entries(told, told_by.clone()) },
+        RedisPart { what: "events to other nodes", figure: entries(told, told_by.clone()) },
         RedisPart::new(
-            "marks: what was sent, where members are",
+            "receipts, with presence lookups",
             marks * (1.0 + looked_up),
-            format!("{} marks × (1 + {} lookups)", plain(marks), plain(looked_up)),
+            format!("{} receipts × (1 + {} lookups)", plain(marks), plain(looked_up)),
         ),
         RedisPart {
             what: "ticks to other nodes",
-            figure: entries(marks * told, format!("{} marks × {told_by}", plain(marks))),
+            figure: entries(marks * told, format!("{} receipts × {told_by}", plain(marks))),
         },
         RedisPart::new(
             "absences",
@@ -156,14 +156,14 @@ fn operations(with: &Assumptions, messages: Rate, marks: f64, nodes: f64) -> Vec
         ),
         RedisPart::new("connect, disconnect", 2.0 * opens, format!("{} opens × 2", plain(opens))),
         RedisPart::new(
-            "a page of the inbox",
+            "inbox page",
             page * opens,
             format!("{} opens × (1 + {} conversations)", plain(opens), plain(page - 1.0)),
         ),
         RedisPart::new(
-            "a device that comes back",
+            "catch-up",
             behind * opens,
-            format!("{} opens × {} conversations with something new", plain(opens), plain(behind)),
+            format!("{} opens × {} conversations with new messages", plain(opens), plain(behind)),
         ),
     ]
 }
@@ -174,7 +174,7 @@ fn memory(with: &Assumptions, nodes: f64) -> Vec<RedisPart> {
     let active = users * with.active_conversations / (1.0 + with.members);
     vec![
         RedisPart::new(
-            "ids of messages",
+            "message ids",
             ids * (with.dedupe_bytes + BUCKET_BYTES / with.burst),
             format!(
                 "{} × {} h/24 × ({} + {}/{}) bytes",
@@ -197,7 +197,7 @@ fn memory(with: &Assumptions, nodes: f64) -> Vec<RedisPart> {
             ),
         ),
         RedisPart::new(
-            "order of inboxes",
+            "inbox order",
             users * (with.conversations * INDEX_ENTRY_BYTES + INDEX_BYTES),
             format!(
                 "{} users × ({} × {} + {}) bytes",
@@ -208,12 +208,12 @@ fn memory(with: &Assumptions, nodes: f64) -> Vec<RedisPart> {
             ),
         ),
         RedisPart::new(
-            "routes",
+            "presence directory",
             users * with.online_share * ROUTE_BYTES,
             format!("{} users × {} × {} bytes", plain(users), plain(with.online_share), plain(ROUTE_BYTES)),
         ),
         RedisPart::new(
-            "streams of nodes",
+            "event streams of nodes",
             nodes * STREAM_BYTES,
             format!("{} nodes × {}", plain(nodes), bytes(STREAM_BYTES)),
         ),

@@ -4,7 +4,9 @@ use super::figure::{bytes, compared, dollars, plain};
 use super::redis::MEMBERS_PER_CLUSTER;
 use super::{Assumptions, Plan};
 
+/// Explains the row with the write units without Redis.
 const WITHOUT_REDIS: &str = "inbox, status and pending rows with each message";
+/// Printed when the plan exceeds `MEMBERS_PER_CLUSTER`.
 const TOO_LARGE: &str = "\
 This load needs more than the 1,000 members of one Redis Cluster, and a fleet has one cluster.\n";
 
@@ -143,7 +145,7 @@ impl Plan {
         cluster.line(["shards".into(), plain(redis.shards.value)], &redis.shards.formula);
         cluster
             .line(["members, replicas included".into(), plain(redis.members.value)], &redis.members.formula);
-        cluster.line(["messages a day that one cluster takes".into(), plain(most.value)], &most.formula);
+        cluster.line(["messages a day that one cluster handles".into(), plain(most.value)], &most.formula);
         let mut text = [operations.text(), memory.text(), cluster.text()].join("\n");
         if redis.members.value > MEMBERS_PER_CLUSTER {
             text += TOO_LARGE;

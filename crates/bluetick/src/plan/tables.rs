@@ -8,7 +8,7 @@ use super::reads::Reads;
 use super::rows::{self, STORED_OVERHEAD};
 use super::writes::Writes;
 
-/// Limits of one DynamoDB partition: write units per second, read units per second, and bytes.
+/// Maximum write units per second of one DynamoDB partition.
 const WRITES_PER_PARTITION: f64 = 1_000.0;
 /// Maximum read units per second of one DynamoDB partition.
 const READS_PER_PARTITION: f64 = 3_000.0;

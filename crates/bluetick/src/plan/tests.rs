@@ -117,7 +117,7 @@ fn redis_shard_count_follows_operations_and_memory() {
 #[test]
 fn send_to_an_online_user_is_one_reserve_two_touches_and_one_stream_entry() {
     let plan = plan("--offline-share 0");
-    let parts = ["reserve", "touch", "news"].map(|what| operations(&plan, what));
+    let parts = ["reserve", "touch", "events"].map(|what| operations(&plan, what));
     assert_eq!(parts, [1.0, 2.0, 2.0]);
 }
 
@@ -125,9 +125,9 @@ fn send_to_an_online_user_is_one_reserve_two_touches_and_one_stream_entry() {
 #[test]
 fn receipt_is_three_redis_commands_one_stream_entry_and_four_row_reads() {
     let plan = plan("--offline-share 0 --messages-per-read 1");
-    nearly(operations(&plan, "marks"), 2.0 * 3.0);
+    nearly(operations(&plan, "receipts"), 2.0 * 3.0);
     nearly(operations(&plan, "ticks"), 2.0 * 2.0);
-    nearly(read(&plan, "before a mark"), 2.0 * 4.0);
+    nearly(read(&plan, "before a receipt"), 2.0 * 4.0);
 }
 
 /// As measured (docs/explanation/fleet.md): 21 round trips for a page of 20 conversations. A
@@ -137,22 +137,22 @@ fn app_start_reads_each_listed_and_each_changed_conversation() {
     let flags = "--messages-per-day 1m --users 1m --opens-per-day 1 --conversations-behind 20";
     let plan = plan(flags);
     nearly(operations(&plan, "connect"), 2.0);
-    nearly(operations(&plan, "a page"), 21.0);
-    nearly(operations(&plan, "a device"), 20.0);
+    nearly(operations(&plan, "inbox page"), 21.0);
+    nearly(operations(&plan, "catch-up"), 20.0);
     // Per conversation: five rows, the newest message, and a query for the unread count.
-    nearly(read(&plan, "a page of the inbox"), 20.0 * (5.0 + 1.0 + 1.0));
-    nearly(read(&plan, "where a device"), 20.0 * 3.0);
-    nearly(read(&plan, "how far"), 20.0);
+    nearly(read(&plan, "inbox page"), 20.0 * (5.0 + 1.0 + 1.0));
+    nearly(read(&plan, "catch-up, read state"), 20.0 * 3.0);
+    nearly(read(&plan, "catch-up, heads"), 20.0);
 }
 
 #[test]
 fn members_on_one_node_share_one_entry_and_large_groups_skip_the_lookup() {
     let group = plan("--members 20 --offline-share 0");
-    nearly(operations(&group, "news"), 2.0 * 4.0);
+    nearly(operations(&group, "events"), 2.0 * 4.0);
     // 5 nodes write to 4 others each, 1,000 entries per second.
     nearly(operations(&group, "ticks"), 2.0 * 20_000.0 / group.messages.peak_per_second);
     let (small, large) = (plan("--members 99"), plan("--members 100"));
-    assert!(operations(&small, "marks") > 50.0 * operations(&large, "marks"));
+    assert!(operations(&small, "receipts") > 50.0 * operations(&large, "receipts"));
 }
 
 /// As measured: 5 puts per send. `delivered` deletes the pending row.

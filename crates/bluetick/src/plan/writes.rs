@@ -66,14 +66,14 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
     let read = || {
         Figure::new(
             receivers / with.messages_per_read,
-            format!("{r} receiving/{} messages a mark", plain(with.messages_per_read)),
+            format!("{r} receivers/{} messages a receipt", plain(with.messages_per_read)),
         )
     };
     let each = |what: &str| Figure::new(receivers, format!("{r} {what}"));
     vec![
         Writes {
             table: "messages",
-            what: "the message, once",
+            what: "the message",
             here: message_writes(),
             naive: message_writes(),
             without_redis: message_writes(),
@@ -92,14 +92,14 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
             table: "message_status",
             what: "delivered",
             here: delivered(),
-            naive: each("marks"),
+            naive: each("receipts"),
             without_redis: delivered(),
         },
         Writes {
             table: "message_status",
             what: "read",
             here: read(),
-            naive: each("marks"),
+            naive: each("receipts"),
             without_redis: read(),
         },
         Writes {
@@ -111,7 +111,7 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
         },
         Writes {
             table: "pending_deliveries",
-            what: "absences begun and ended",
+            what: "absences (start and end)",
             here: Figure::new(
                 receivers * offline * 2.0 / burst,
                 format!("{r} × {} offline × 2/{}", plain(offline), plain(burst)),
@@ -123,7 +123,7 @@ pub fn writes(with: &Assumptions) -> Vec<Writes> {
         },
         Writes {
             table: "dedupe",
-            what: "known ids (here in Redis)",
+            what: "message ids (in Redis)",
             here: Figure::none(),
             naive: Figure::new(1.0, "1 row"),
             without_redis: Figure::none(),

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::banner::reachable;
 
-/// Bounds connecting, and each read and write.
+/// Bounds connecting, and each read and write. A shorter time fails requests to a busy server.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Bounds the size of an answer in memory. Answers have a few hundred bytes; larger ones are cut.
 const MAX_ANSWER_BYTES: u64 = 1024 * 1024;

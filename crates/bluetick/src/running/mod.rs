@@ -1,7 +1,7 @@
 //! Calls the server that uses the data directory, over HTTP with the admin key.
 
+pub mod certificate_note;
 mod http_client;
-pub mod known;
 pub mod trust;
 
 use std::net::SocketAddr;
@@ -46,7 +46,7 @@ impl RunningServer {
 /// it loads next. Empty if the server uses no TLS.
 fn certificates(settings: &Settings) -> Result<Vec<CertificateDer<'static>>, Failure> {
     let data_dir = &settings.store.data_dir;
-    let noted = known::read(data_dir)
+    let noted = certificate_note::read(data_dir)
         .map_err(|error| Failure::failed(format!("cannot read in {}: {error}", data_dir.display())))?;
     let in_force = noted.map(CertificateDer::from);
     let in_file = settings.server.tls.certificate_file.as_deref().map(trust::certificate_in);

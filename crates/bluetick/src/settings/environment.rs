@@ -10,6 +10,7 @@ use super::catalogue::{SettingInfo, SettingKind};
 use super::error::{SettingsError, Source};
 use super::layers::{SettingEntry, bad_value, unknown_key};
 
+/// Prefix of every environment variable that is read as a setting.
 const PREFIX: &str = "BLUETICK_";
 /// Variables that are not settings: the settings file, the log filter, and the token for `chat`.
 const NOT_SETTINGS: [&str; 3] = ["CONFIG", "LOG", "TOKEN"];

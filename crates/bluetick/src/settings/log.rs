@@ -29,6 +29,7 @@ impl LogSettings {
     /// Replaces invalid levels in the filter with the nearest valid ones. `None` if no level is
     /// near.
     pub fn meant(filter: &str) -> Option<String> {
+        /// The levels that `meant` may suggest.
         const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
         let level = |text: &str| suggest::nearest(&text.trim().to_lowercase(), LEVELS.into_iter());
         let parts =

@@ -231,7 +231,7 @@ fn invalid_toml_is_reported_by_line_without_its_content() {
 }
 
 #[test]
-fn conflicting_values_are_refused() {
+fn conflicting_settings_are_refused_by_key() {
     for (content, expected) in [
         ("[server]\nlisten = \"8080\"", "server.listen"),
         ("[server]\nlisten = \"127.0.0.1:99999\"", "server.listen"),

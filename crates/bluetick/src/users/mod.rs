@@ -1,7 +1,7 @@
 //! Manages users, in the store directly or through the server that uses it.
 
-mod here;
-mod running;
+mod local;
+mod remote;
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use bluetick_core::{Timestamp, UserId};
 
 use bluetick_server::audit::{Act, Subject};
 
-use self::here::LocalUsers;
-use self::running::RemoteUsers;
+use self::local::LocalUsers;
+use self::remote::RemoteUsers;
 use crate::audit::audited;
 use crate::failure::Failure;
 use crate::settings::{Settings, StoreEngine};

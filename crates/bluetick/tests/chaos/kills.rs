@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bluetick_testkit::client::Situation;
-use bluetick_testkit::crowd::Sizes;
 use bluetick_testkit::dice::Dice;
+use bluetick_testkit::load::Sizes;
 use bluetick_testkit::process::{Launcher, ServerProcess};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};

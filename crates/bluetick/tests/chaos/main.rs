@@ -20,11 +20,11 @@ mod kills;
 use std::path::Path;
 
 use bluetick_testkit::client::Situation;
-use bluetick_testkit::crowd::{
-    ADMIN_KEY, ChurningMember, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
-};
 use bluetick_testkit::device::{Device, DeviceCounts};
 use bluetick_testkit::dice::Dice;
+use bluetick_testkit::load::{
+    ADMIN_KEY, ChurningMember, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+};
 use bluetick_testkit::process::{Launcher, ServerProcess};
 use kills::inject;
 use rustix::process::{Pid, Signal, kill_process};

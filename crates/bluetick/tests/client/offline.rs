@@ -45,7 +45,7 @@ async fn five_hundred_messages_over_a_failing_network_arrive_once_in_order() {
     let other_proxy = Proxy::to(Some(world.address())).await;
     let alice = world.client_at(&proxy.address, "alice", MemoryStorage::default()).await;
     let bob = world.client_at(&other_proxy.address, "bob", MemoryStorage::default()).await;
-    until("alice is there", &alice, || alice.connection().caught_up).await;
+    until("alice has caught up", &alice, || alice.connection().caught_up).await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
     let to_alice = bob.conversation(to_bob.id());
     let (_looks, _looks_too) = (to_bob.watch(), to_alice.watch());
@@ -56,7 +56,7 @@ async fn five_hundred_messages_over_a_failing_network_arrive_once_in_order() {
             to_bob.send(&text).await.unwrap();
             sleep(Duration::from_millis(3)).await;
         }
-        until("all are sent", &alice, || alice.waiting() == 0).await;
+        until("all messages are sent", &alice, || alice.waiting() == 0).await;
     };
     tokio::select! {
         () = sending => {}
@@ -69,12 +69,12 @@ async fn five_hundred_messages_over_a_failing_network_arrive_once_in_order() {
         line.cut();
     }
     assert_eq!(world.texts("alice", &to_bob).await, numbered(500));
-    until("alice shows all", &alice, || shown(&to_bob) == numbered(500)).await;
-    until("bob has all", &bob, || {
+    until("alice shows all messages", &alice, || shown(&to_bob) == numbered(500)).await;
+    until("bob has all messages", &bob, || {
         to_alice.view().row.is_some_and(|row| row.have_seq == Seq::new(500) && row.entry.unread == 500)
     })
     .await;
-    until("bob shows all", &bob, || shown(&to_alice) == numbered(500)).await;
+    until("bob shows all messages", &bob, || shown(&to_alice) == numbered(500)).await;
     alice.stop().await;
     bob.stop().await;
 }
@@ -84,7 +84,7 @@ async fn server_killed_during_sends_stores_everything_once_in_order() {
     let mut world = World::new().await;
     let proxy = Proxy::to(Some(world.address())).await;
     let alice = world.client_at(&proxy.address, "alice", MemoryStorage::default()).await;
-    until("alice is there", &alice, || alice.connection().caught_up).await;
+    until("alice has caught up", &alice, || alice.connection().caught_up).await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
     for round in 0..3 {
         for text in &numbered(150)[round * 50..][..50] {
@@ -96,7 +96,7 @@ async fn server_killed_during_sends_stores_everything_once_in_order() {
         world.restart().await;
         proxy.set_target(Some(world.address()));
     }
-    until("all are sent", &alice, || alice.waiting() == 0).await;
+    until("all messages are sent", &alice, || alice.waiting() == 0).await;
     assert_eq!(world.texts("alice", &to_bob).await, numbered(150));
     assert_eq!(shown(&to_bob).last().unwrap(), "number 150");
     alice.stop().await;
@@ -109,13 +109,16 @@ async fn outbox_of_a_killed_client_is_sent_once_by_the_next_client() {
     let directory = tempfile::tempdir().unwrap();
     let open = || FileStorage::open(directory.path()).unwrap();
     let alice = world.client_at(&proxy.address, "alice", open()).await;
-    until("alice is there", &alice, || alice.connection().caught_up).await;
+    until("alice has caught up", &alice, || alice.connection().caught_up).await;
     let id = alice.open_direct(&user("bob")).await.unwrap().id();
     alice.stop().await;
 
     proxy.set_target(None);
     let alice = world.client_at(&proxy.address, "alice", open()).await;
-    assert!(alice.conversation(id).view().row.is_some(), "the inbox is painted before there is a connection");
+    assert!(
+        alice.conversation(id).view().row.is_some(),
+        "the stored inbox is shown before the client connects"
+    );
     for text in numbered(3) {
         alice.conversation(id).send(&text).await.unwrap();
     }
@@ -124,7 +127,7 @@ async fn outbox_of_a_killed_client_is_sent_once_by_the_next_client() {
     proxy.set_target(Some(world.address()));
     let alice = world.client_at(&proxy.address, "alice", open()).await;
     assert_eq!(alice.waiting(), 3);
-    until("all are sent", &alice, || alice.waiting() == 0).await;
+    until("all messages are sent", &alice, || alice.waiting() == 0).await;
     assert_eq!(world.texts("alice", &alice.conversation(id)).await, numbered(3));
     alice.stop().await;
 }
@@ -136,7 +139,7 @@ async fn message_resent_after_a_lost_ack_is_stored_once() {
     let directory = tempfile::tempdir().unwrap();
     let open = || FileStorage::open(directory.path()).unwrap();
     let alice = world.client_at(&proxy.address, "alice", open()).await;
-    until("alice is there", &alice, || alice.connection().caught_up).await;
+    until("alice has caught up", &alice, || alice.connection().caught_up).await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
     proxy.lose_answers(true);
     to_bob.send("only once").await.unwrap();
@@ -150,10 +153,10 @@ async fn message_resent_after_a_lost_ack_is_stored_once() {
     proxy.lose_answers(false);
 
     let alice = world.client_at(&proxy.address, "alice", open()).await;
-    until("it is sent", &alice, || alice.waiting() == 0).await;
+    until("the message is sent", &alice, || alice.waiting() == 0).await;
     let to_bob = alice.conversation(id);
     assert_eq!(world.texts("alice", &to_bob).await, ["only once"]);
-    until("and shown once", &alice, || shown(&to_bob) == ["only once"]).await;
+    until("the message is shown once", &alice, || shown(&to_bob) == ["only once"]).await;
     alice.stop().await;
 }
 
@@ -175,19 +178,19 @@ async fn messages_beyond_the_backlog_are_fetched_completely() {
     let bob = world.client_at(world.address(), "bob", storage.clone()).await;
     to_bob.send("before").await.unwrap();
     let to_alice = bob.conversation(to_bob.id());
-    until("bob has the first", &bob, || shown(&to_alice) == ["before"]).await;
+    until("bob has the first message", &bob, || shown(&to_alice) == ["before"]).await;
     bob.stop().await;
 
     send_many(&world, "alice", &to_bob.id().to_string(), 2_500).await;
     let bob = world.client_at(world.address(), "bob", storage).await;
     let to_alice = bob.conversation(to_bob.id());
-    until("nothing is missing", &bob, || {
+    until("bob has every missing message", &bob, || {
         to_alice.view().row.is_some_and(|row| row.have_seq == Seq::new(2_501) && row.entry.unread == 2_501)
     })
     .await;
     let view = to_alice.view();
     assert_eq!((view.window.to_seq, view.window.reaches_head), (Seq::new(2_501), true));
-    until("the other side knows", &alice, || {
+    until("alice sees the delivered read state", &alice, || {
         to_bob.view().row.is_some_and(|row| row.entry.peer_status.last_delivered_seq == Seq::new(2_501))
     })
     .await;
@@ -223,10 +226,10 @@ async fn changed_epoch_clears_client_cache_and_keeps_the_outbox() {
     let world = World::new().await;
     let mut storage = MemoryStorage::default();
     let alice = world.client_at(world.address(), "alice", storage.clone()).await;
-    until("alice is there", &alice, || alice.connection().caught_up).await;
+    until("alice has caught up", &alice, || alice.connection().caught_up).await;
     let to_bob = alice.open_direct(&user("bob")).await.unwrap();
     to_bob.send("first").await.unwrap();
-    until("it is sent", &alice, || shown(&to_bob) == ["first"]).await;
+    until("the message is sent", &alice, || shown(&to_bob) == ["first"]).await;
     let id = to_bob.id();
     alice.stop().await;
 
@@ -244,9 +247,9 @@ async fn changed_epoch_clears_client_cache_and_keeps_the_outbox() {
     let alice = world.client_at(world.address(), "alice", storage).await;
     let to_bob = alice.conversation(id);
     assert_eq!(shown(&to_bob), ["what never was"]);
-    until("what was left behind is sent", &alice, || alice.waiting() == 0).await;
+    until("the outbox is sent", &alice, || alice.waiting() == 0).await;
     assert_eq!(world.texts("alice", &to_bob).await, ["first", "second"]);
-    until("the list is back", &alice, || to_bob.view().row.is_some()).await;
+    until("the inbox row is fetched again", &alice, || to_bob.view().row.is_some()).await;
     to_bob.load_newest().await.unwrap();
     assert_eq!(shown(&to_bob), ["first", "second"]);
     alice.stop().await;
@@ -271,9 +274,11 @@ async fn unread_counts_match_the_server_after_disconnects() {
     to_alice.mark_read(Some(Seq::new(8)));
     assert_eq!(unread(), Some(12));
     proxy.cut();
-    until("bob is back", &bob, || bob.connection().phase == Phase::Online && bob.connection().caught_up)
-        .await;
-    until("the server says the same", &alice, || {
+    until("bob has caught up again", &bob, || {
+        bob.connection().phase == Phase::Online && bob.connection().caught_up
+    })
+    .await;
+    until("the server has the same unread count", &alice, || {
         to_bob.view().row.is_some_and(|row| row.entry.peer_status.last_read_seq == Seq::new(8))
     })
     .await;

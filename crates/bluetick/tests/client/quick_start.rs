@@ -1,6 +1,6 @@
 //! Compiles and runs the quick start of the client's README unchanged.
 
-#![expect(dead_code, reason = "its main talks to a server at the usual place")]
+#![expect(dead_code, reason = "its `main` connects to the default address")]
 
 use crate::world::{World, until};
 
@@ -24,7 +24,7 @@ async fn quick_start_ends_after_bob_reads_the_message() {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("http://{}", world.address());
     let reads = async {
-        until("bob is asked", &bob, || bob.unread_total() == 1).await;
+        until("bob has an unread message", &bob, || bob.unread_total() == 1).await;
         bob.conversation(bob.inbox(false)[0].entry.conversation_id).mark_read(None);
     };
     let (asked, ()) = tokio::join!(ask_bob(&url, directory.path().to_str().unwrap()), reads);

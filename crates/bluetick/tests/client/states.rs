@@ -79,7 +79,7 @@ async fn full_outbox_refuses_the_message_after_a_thousand() {
         to_bob.send(&text).await.unwrap();
     }
     let refused = to_bob.send("one too many").await.unwrap_err();
-    assert!(refused.to_string().contains("1000 messages are waiting"), "{refused}");
+    assert!(refused.to_string().contains("the outbox is full: it holds 1000 messages"), "{refused}");
     let first = to_bob.view().waiting[0].0.message_id.clone();
     assert!(to_bob.cancel(&first).await.is_ok(), "an unsent message can be cancelled");
     alice.stop().await;

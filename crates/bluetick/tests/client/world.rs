@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
+/// The admin key of every server under test.
 const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
+/// Time limit of `until`. If it is too short, tests fail on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub struct World {

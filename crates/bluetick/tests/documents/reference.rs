@@ -22,6 +22,7 @@ fn code(cell: &str) -> Vec<String> {
 
 /// Returns the routes of docs/openapi.json.
 pub fn described_routes(root: &Path) -> BTreeSet<Route> {
+    /// The keys of an OpenAPI path that are methods.
     const METHODS: [&str; 5] = ["get", "post", "put", "patch", "delete"];
     let document = json(root, "openapi.json");
     let mut routes = BTreeSet::new();

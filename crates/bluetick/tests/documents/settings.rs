@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use super::markdown::{Document, Piece};
 use crate::support::Shell;
 
-/// What a dotted word ends with if it is the name of a file.
+/// The endings of file names. A dotted word with one of them is not a setting.
 const FILE_ENDINGS: [&str; 12] =
     ["rs", "md", "ts", "tsx", "js", "mjs", "json", "toml", "svg", "pem", "py", "log"];
 
@@ -48,6 +48,7 @@ pub struct Catalogue {
 impl Catalogue {
     /// Reads the settings from `bluetick config example`.
     pub fn of_the_program() -> Catalogue {
+        /// Ends the description of a setting without a default.
         const UNSET: &str = " Not set by default.";
         let printed = Shell::new().run(&["config", "example"]).printed();
         let (mut settings, mut section, mut about): (Vec<Setting>, _, _) =

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::world::{PATIENCE, Switch, Traffic, World, open, signal, stopped, token};
 
+/// Number of clients that send concurrently.
 const SENDERS: usize = 5;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -30,6 +31,7 @@ async fn server_paused_for_seconds_continues_without_loss() {
     assert_eq!(world.check().0, 0, "{}", world.check().1);
 }
 
+/// One hour in nanoseconds, the unit of the clock switch.
 const HOUR: i64 = 3600 * 1_000_000_000;
 
 #[tokio::test(flavor = "multi_thread")]

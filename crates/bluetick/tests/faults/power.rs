@@ -7,6 +7,7 @@ use bluetick_testkit::dice::Dice;
 
 use crate::world::{Switch, Traffic, World, stopped};
 
+/// Number of power failures during the run.
 const CUTS: usize = 10;
 
 #[tokio::test(flavor = "multi_thread")]

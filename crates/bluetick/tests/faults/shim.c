@@ -1,12 +1,12 @@
-/* Stands between the server and the C library, to make the machine misbehave while a test runs. Loaded with LD_PRELOAD.
+/* Overrides functions of the C library to inject machine faults into the server under test. Loaded with LD_PRELOAD.
  *
  * FAULTS_SWITCHES names a file of 64-bit words that the test and the server share:
- *   [0] nanoseconds added to the clock of the day (CLOCK_REALTIME and those made of it; never the monotonic one)
- *   [1] not 0: the file system is read-only for everything below FAULTS_DIRECTORY
- *   [2] not 0: what is written to the log and the tables and not synced can be taken back: a power cut
- *   [3] not 0: a sync says that it is done and does nothing
- *   [4] counts writes that a power cut would take back    [5] counts syncs that made some of them last
- * Directories, renames and lengths are the kernel's own, and last.
+ *   [0] nanoseconds added to the wall clock (CLOCK_REALTIME and functions that use it; never the monotonic clock)
+ *   [1] 1: the file system is read-only below FAULTS_DIRECTORY; 2: it becomes so at the next write of a table root
+ *   [2] not 0: unsynced writes to the log and the tables can be reverted, as by a power failure
+ *   [3] not 0: a sync reports success and does nothing
+ *   [4] counts writes that a power failure would revert    [5] counts syncs
+ * Directory entries, renames and file lengths always survive.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -47,7 +47,7 @@ __attribute__((constructor)) static void begin(void) {
     if (path) journal = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 }
 
-/* The clock of the day. */
+/* The wall clock. */
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int result = syscall(SYS_clock_gettime, clock, now);
@@ -77,7 +77,7 @@ time_t time(time_t *at) {
     return exact.tv_sec;
 }
 
-/* A file system that is read-only. */
+/* The read-only file system. */
 
 static int below(const char *path) {
     return directory && path && strncmp(path, directory, strlen(directory)) == 0;
@@ -98,7 +98,8 @@ static int refused(const char *path) {
     return 1;
 }
 
-/* With 2 it becomes read-only when the tables' engine writes its root, which is what it cannot get over. */
+/* With 2, the file system becomes read-only when the engine of the tables writes its root page. LMDB cannot recover from
+ * that without a reopen. */
 static int refused_file(int file) {
     char path[4096];
     if (switches[READ_ONLY] == 2 && path_of(file, path, sizeof path) && below(path) &&
@@ -128,8 +129,8 @@ int mkdir(const char *path, mode_t mode) { return refused(path) ? -1 : syscall(S
 int ftruncate(int file, off_t length) { return refused_file(file) ? -1 : syscall(SYS_ftruncate, file, length); }
 int ftruncate64(int file, off64_t length) { return ftruncate(file, length); }
 
-/* A disk that forgets what was not synced. What a write replaces is written down first, in the file FAULTS_JOURNAL; when the
- * power goes, the test puts back what no sync came after (world.rs). Until then everybody reads what was written. */
+/* The disk that loses unsynced writes. Before a write, the shim appends the replaced bytes to the file FAULTS_JOURNAL. After
+ * a power failure, the test restores the bytes of unsynced writes (world.rs). Until then, readers see the new bytes. */
 
 struct entry {
     uint64_t kind, inode, at, length;
@@ -162,7 +163,7 @@ static ssize_t write_volatile(int file, const struct iovec *parts, int count, of
     pthread_mutex_lock(&lock);
     struct entry entry = { .inode = inode_of(file), .at = at, .length = length };
     if (fcntl(file, F_GETFL) & O_DSYNC) {
-        /* Synced with the write. */
+        /* The write itself is synchronous, so it survives. */
         size_t filled = 0;
         for (int part = 0; part < count; part++) {
             memcpy(bytes + filled, parts[part].iov_base, parts[part].iov_len);
@@ -188,7 +189,7 @@ static ssize_t write_volatile(int file, const struct iovec *parts, int count, of
 
 static int sync_volatile(int file) {
     if (switches[LIES]) return 0;
-    /* As long as a disk takes, so that the power goes in between. */
+    /* The duration of a disk sync, in microseconds, so that power failures hit writes before their sync. */
     usleep(4000);
     pthread_mutex_lock(&lock);
     note((struct entry){ .kind = SYNC, .inode = inode_of(file) }, NULL);

@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+/// The admin key of every server under test.
 pub const ADMIN_KEY: &str = "an-admin-key-for-this-test-alone";
 /// Deadline for every wait. Longer than any operation takes on a healthy server.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,6 +37,7 @@ pub enum Switch {
 
 /// Compiles shim.c with the C compiler, which the build of the server needs too.
 fn shim() -> &'static Path {
+    /// The compiled shim, built once per test process.
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/shim.c");
@@ -128,8 +130,11 @@ impl World {
     }
 }
 
+/// Kind of a journal entry: bytes that a write replaced. Must match shim.c.
 const REPLACED: u64 = 1;
+/// Kind of a journal entry: a write that survives a power failure. Must match shim.c.
 const LASTING: u64 = 2;
+/// Kind of a journal entry: a sync. Must match shim.c.
 const SYNC: u64 = 3;
 
 /// An entry of the journal that shim.c writes.

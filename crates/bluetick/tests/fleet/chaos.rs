@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::crowd::Sizes;
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
 use bluetick_testkit::fleet::FleetProcesses;
+use bluetick_testkit::load::Sizes;
 use bluetick_testkit::redis::RedisServer;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
@@ -16,6 +16,7 @@ use crate::dependencies::FleetDependencies;
 use crate::load::{Load, measure};
 use crate::tables::fleet_behind_proxies;
 
+/// Number of nodes of the fleet.
 const NODES: usize = 3;
 
 /// The sizes from the environment. The defaults are small, because other tests run concurrently.
@@ -60,25 +61,25 @@ impl FaultInjector<'_> {
                 self.redis.command(&["FLUSHALL"]);
             }
             4 => {
-                println!("Redis dies for {time:?}");
+                println!("Redis is killed for {time:?}");
                 block_in_place(|| self.redis.stop());
                 sleep(time).await;
                 block_in_place(|| self.redis.start_again_empty());
             }
             5 => {
-                println!("Redis stops for {time:?}");
+                println!("Redis is suspended for {time:?}");
                 self.redis.pause();
                 sleep(time).await;
                 self.redis.resume();
             }
             6 => {
-                println!("node {node} stops for {time:?}");
+                println!("node {node} is suspended for {time:?}");
                 fleet.pause(node);
                 sleep(time).await;
                 fleet.resume(node);
             }
             _ => {
-                println!("the tables are in trouble for {time:?}");
+                println!("the tables fail for {time:?}");
                 for proxy in self.proxies {
                     let mut rule = |fault| FaultRule::sometimes(self.dice.below(12), fault);
                     proxy.meet([
@@ -98,7 +99,7 @@ impl FaultInjector<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_breaks_at_once_and_every_device_ends_complete_and_in_order() {
+async fn all_faults_together_leave_every_device_complete_and_in_order() {
     let sizes = sizes();
     let mut redis = RedisServer::start();
     let dependencies = FleetDependencies::on(&redis).await;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::http::{history, request};
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn three_users_on_three_nodes_get_messages_in_order_with_ticks_and_presenc
     for node in 0..3 {
         let stored = history(fleet.address(node), &tokens[1], &group).await;
         let said: Vec<_> = stored.iter().filter(|message| !message.system).collect();
-        assert_eq!(said.len(), expected.len(), "as node {node} has it");
+        assert_eq!(said.len(), expected.len(), "the history on node {node}");
     }
 
     for (kind, field) in [("delivered", "last_delivered_seq"), ("read", "last_read_seq")] {
@@ -132,7 +132,7 @@ async fn devices_that_change_nodes_end_with_complete_histories() {
     let load = Load::connect(&fleet, sizes(6)).await;
     let verdict = load
         .run_with_faults(&mut fleet, async |_, meter| {
-            measure(meter, "nothing is wrong", Duration::from_secs(6)).await;
+            measure(meter, "without faults", Duration::from_secs(6)).await;
         })
         .await;
     assert!(verdict.happened.connections > 18 && verdict.happened.statuses > 0, "{verdict:?}");

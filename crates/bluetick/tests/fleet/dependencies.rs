@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bluetick_store_cloud::rows::dynamo::{Connection, DynamoSettings, tables};
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo::DynamoServer;
 use bluetick_testkit::fleet::FleetProcesses;
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::process::Launcher;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
 
@@ -16,6 +16,7 @@ pub struct FleetDependencies {
     redis: [(&'static str, String); 2],
 }
 
+/// Counter that gives every fleet of this process its own tables.
 static FLEETS: AtomicU32 = AtomicU32::new(0);
 
 impl FleetDependencies {

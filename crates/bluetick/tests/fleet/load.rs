@@ -1,15 +1,15 @@
-//! A load on a fleet: devices reconnect to any live node while a test injects faults. Afterwards
-//! the checker judges all devices.
+//! A load on a fleet: devices reconnect to any running node while a test injects faults. Afterwards
+//! the checker compares all devices with the history.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_testkit::crowd::{
-    ChurningMember, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
-};
 use bluetick_testkit::device::{Device, DeviceCounts};
 use bluetick_testkit::dice::Dice;
 use bluetick_testkit::fleet::FleetProcesses;
+use bluetick_testkit::load::{
+    ChurningMember, Judge, Scene, Sizes, comings_and_goings, flush, last_words, settle, together,
+};
 use bluetick_testkit::meter::{Meter, Reading};
 use tokio::time::{Instant, sleep};
 
@@ -51,7 +51,7 @@ impl Load {
         Load { sizes, scene, devices, meter, dice }
     }
 
-    /// Runs the load until `disturbance` ends, then judges it.
+    /// Runs the load until `disturbance` ends, then checks every device.
     pub async fn run_with_faults(
         mut self,
         fleet: &mut FleetProcesses,

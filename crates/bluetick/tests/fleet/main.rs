@@ -1,6 +1,6 @@
 //! Several real `bluetick serve` processes on DynamoDB Local and a real Redis, under load and with
-//! faults. At the end the checker judges the clients' logs and the histories: complete, in order,
-//! without duplicates, and with a void in every gap.
+//! faults. At the end the checker compares the clients' logs with the histories: complete, in
+//! order, without duplicates, and with a void in every gap.
 //!
 //! Each module covers one kind of fault. Measurements are printed; no test fails for slowness.
 

@@ -12,7 +12,9 @@ use crate::dependencies::FleetDependencies;
 use crate::graph::Graph;
 use crate::load::{Load, measure, sizes};
 
+/// Duration of each measurement.
 const MOMENT: Duration = Duration::from_secs(3);
+/// Bounds every wait. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until a node counts `living` live nodes, itself included. Returns the time it took.
@@ -36,13 +38,13 @@ async fn clients_of_a_killed_node_continue_on_other_nodes() {
             measure(meter, "before", MOMENT).await;
             fleet.kill(1).await;
             let after = measure(meter, "after the kill", MOMENT).await;
-            assert!(after.acknowledged > 0, "nothing could be sent");
+            assert!(after.acknowledged > 0, "no message was acknowledged after the kill");
             for other in [0, 2] {
-                println!("node {other} knew after {:?}", MOMENT + counts(fleet, other, 2).await);
+                println!("node {other} noticed the kill after {:?}", MOMENT + counts(fleet, other, 2).await);
             }
             fleet.start_again(1).await;
             counts(fleet, 1, 3).await;
-            measure(meter, "with a new one in its place", MOMENT).await;
+            measure(meter, "with a new node", MOMENT).await;
         })
         .await;
     assert!(verdict.happened.connections > 18, "{verdict:?}");
@@ -88,7 +90,7 @@ async fn rolling_restart_under_load_loses_nothing_and_spreads_reconnects() {
     }
     let away = &verdict.sent_away_ms;
     // A device that is in the middle of a request finds the connection closed and gets no delay. On
-    // a busy machine these are nearly all devices, and the rest is too few to judge the spread.
+    // a busy machine these are nearly all devices, and the others are too few to measure the spread.
     assert!(!away.is_empty(), "no device got a reconnect delay: {verdict:?}");
     if away.len() > 8 {
         let (first, last) = (away.iter().min().unwrap(), away.iter().max().unwrap());

@@ -1,5 +1,5 @@
-//! Redis loses its data, dies, is suspended, returns to an old state and fails over, under load.
-//! Redis is only a cache: sends continue, and no message is lost, duplicated, overwritten or
+//! Redis loses its data, is killed, is suspended, returns to an old state and fails over, under
+//! load. Redis is only a cache: sends continue, and no message is lost, duplicated, overwritten or
 //! reordered.
 
 use std::collections::BTreeSet;
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bluetick_testkit::checker::{Histories, check};
 use bluetick_testkit::client::MessageSender;
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::http::history;
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::meter::Meter;
 use bluetick_testkit::redis::{RedisCluster, RedisServer};
 use serde_json::json;
@@ -20,6 +20,7 @@ use crate::chat::{mint, open};
 use crate::dependencies::FleetDependencies;
 use crate::load::{Load, measure, sizes};
 
+/// Duration of each measurement.
 const MOMENT: Duration = Duration::from_secs(3);
 /// Bounds every wait for recovery. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -42,7 +43,7 @@ async fn full_speed(fleet: &FleetProcesses) {
 /// Asserts that sends continue during the fault, ends it with `back`, and waits for full speed.
 async fn while_away(fleet: &FleetProcesses, meter: &Meter, what: &str, time: Duration, back: impl FnOnce()) {
     let during = measure(meter, &format!("{what}, meanwhile"), time).await;
-    assert!(during.acknowledged > 0, "{what}: nothing could be sent meanwhile");
+    assert!(during.acknowledged > 0, "{what}: no message was acknowledged meanwhile");
     block_in_place(back);
     full_speed(fleet).await;
     measure(meter, &format!("{what}, afterwards"), MOMENT).await;
@@ -80,7 +81,7 @@ async fn redis_cluster_primary_failure_under_load_loses_nothing() {
         let pattern = format!("*:c:{busy}");
         let keys =
             (0..6).flat_map(|server| redis.server(server).command(&["KEYS", &pattern]).many().to_vec());
-        let key = keys.map(|key| key.text()).next().expect("the conversation is known to Redis");
+        let key = keys.map(|key| key.text()).next().expect("Redis has the counter of the conversation");
         block_in_place(|| redis.kill_primary_of(&key));
         while_away(fleet, meter, "failover", Duration::from_secs(6), || redis.wait_until_whole()).await;
     })

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
 use bluetick_testkit::fleet::FleetProcesses;
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::redis::RedisServer;
 
 use crate::dependencies::FleetDependencies;
@@ -68,11 +68,11 @@ async fn table_throttling_errors_and_delays_under_load_lose_nothing() {
                 measure(meter, what, Duration::from_secs(4)).await;
                 let faults = proxies.iter().map(DynamoProxy::faults).sum::<u64>() - before;
                 println!("{what}: {faults} requests");
-                assert!(faults > 0, "{what}: nothing was broken");
+                assert!(faults > 0, "{what}: no request failed");
             }
             proxies.iter().for_each(DynamoProxy::pass);
             measure(meter, "after", Duration::from_secs(2)).await;
         })
         .await;
-    println!("{} refused for the moment", verdict.happened.put_off);
+    println!("{} temporarily refused", verdict.happened.put_off);
 }

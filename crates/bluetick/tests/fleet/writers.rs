@@ -1,13 +1,14 @@
-//! A node reserves a seq for a message and does not write it, because it dies or is slow. The next
-//! writer or reader fills the gap with a void. The writer's client gets one ack, with another seq.
+//! A node reserves a seq for a message and does not write it, because it crashes or is slow. The
+//! next writer or reader fills the gap with a void. The writer's client gets one ack, with another
+//! seq.
 
 use std::time::Duration;
 
 use bluetick_testkit::checker::HistoryMessage;
-use bluetick_testkit::crowd::ADMIN_KEY;
 use bluetick_testkit::dynamo_proxy::{DynamoProxy, FaultRule, RequestFault};
 use bluetick_testkit::fleet::FleetProcesses;
 use bluetick_testkit::http::{history, messages};
+use bluetick_testkit::load::ADMIN_KEY;
 use bluetick_testkit::redis::RedisServer;
 use bluetick_testkit::talker::Talker;
 use serde_json::json;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::chat::{mint, open};
 use crate::dependencies::FleetDependencies;
 
+/// Bounds every wait. It allows for a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Alice is connected to the node whose writes can be delayed, Bob to another node.

@@ -1,6 +1,6 @@
 //! Shared set-up of the tests of `bluetick migrate`: a data directory with all kinds of data.
 
-pub mod same;
+pub mod comparison;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Soak test: the real server with an archive, under constant load, while devices connect,
-//! disconnect and are cut off. At the end the history is complete, in order and without duplicates,
-//! ticks and unread are exact, and memory, file handles and threads of the server stayed flat. It
-//! runs for a minute by default, and for an hour with `./test soak`.
+//! disconnect and are cut off. At the end the history is complete, in order and without duplicates.
+//! Ticks and unread are exact, and memory, file handles and threads of the server stayed flat. The
+//! test runs for a minute by default, and for an hour with `./test soak`.
 //!
 //! | variable | meaning | default |
 //! |---|---|---|
@@ -23,10 +23,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bluetick_testkit::client::Situation;
-use bluetick_testkit::crowd::{ADMIN_KEY, Scene};
 use bluetick_testkit::dice::Dice;
+use bluetick_testkit::load::{ADMIN_KEY, Scene};
 use bluetick_testkit::process::Launcher;
-use bluetick_testkit::soak::gauge::Gauge;
+use bluetick_testkit::soak::sampler::Gauge;
 use bluetick_testkit::soak::{SoakPlan, devices, judge, live, settle};
 use report::{Flat, HANDLES_AT_REST};
 use tokio::sync::watch;

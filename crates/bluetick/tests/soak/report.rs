@@ -1,10 +1,11 @@
-//! The report of a run: a verdict on flatness, a table, a graph.
+//! The report of a run: the trends, a table, a graph.
 
 use bluetick_testkit::graph::{Graph, GraphLine, Panel};
-use bluetick_testkit::soak::flat::{Allowance, Flatness};
-use bluetick_testkit::soak::gauge::Sample;
+use bluetick_testkit::soak::sampler::TimedValue;
+use bluetick_testkit::soak::trend::{Allowance, Flatness};
 use bluetick_testkit::soak::{SoakPlan, Verdict};
 
+/// One mebibyte, in bytes.
 const MEBIBYTE: f64 = 1_048_576.0;
 
 /// Allowed growth of memory after warm-up: for the allocator and the caches, and per hour for
@@ -20,7 +21,7 @@ const HANDLES: Allowance = Allowance { absolute: 8.0, share_an_hour: 0.0 };
 /// hashes passwords now and then.
 const THREADS: Allowance = Allowance { absolute: 1.0, share_an_hour: 0.0 };
 
-/// The judged trends.
+/// The trends of memory, handles and threads.
 pub struct Flat {
     memory: Flatness,
     handles: Flatness,
@@ -31,7 +32,7 @@ impl Flat {
     pub fn of(samples: &[Sample]) -> Flat {
         let trend = |allowance, of: fn(&Sample) -> f64| {
             let points: Vec<_> = samples.iter().map(|sample| (sample.second, of(sample))).collect();
-            Flatness::of(&points, allowance).expect("the run was long enough to judge it")
+            Flatness::of(&points, allowance).expect("the run has enough samples for a trend")
         };
         Flat {
             memory: trend(MEMORY, |sample| sample.own_bytes - sample.pool_threads * POOL_THREAD_BYTES),
@@ -111,16 +112,12 @@ pub fn print(
         ("threads besides the pool's", flat.threads.to_string()),
         (
             "threads of the pool",
-            format!(
-                "{:.0} in the middle, {:.0} at most",
-                middle(|s| s.pool_threads),
-                most(|s| s.pool_threads)
-            ),
+            format!("median {:.0}, maximum {:.0}", middle(|s| s.pool_threads), most(|s| s.pool_threads)),
         ),
         ("file handles at rest, before and after", format!("{before} and {after}")),
         (
             "connections at a time",
-            format!("{:.0} in the middle, {:.0} at most", middle(|s| s.connections), most(|s| s.connections)),
+            format!("median {:.0}, maximum {:.0}", middle(|s| s.connections), most(|s| s.connections)),
         ),
         ("waiting in outboxes", format!("{:.0} bytes at most", most(|s| s.outbox_bytes))),
         ("checkpoints", format!("{:.0}", last.checkpoints)),
@@ -135,7 +132,7 @@ pub fn print(
         (
             "checked",
             format!(
-                "{} messages in their places, {} ticks, {} unread; the checker kept {:.1} MiB",
+                "{} messages compared, {} ticks, {} unread; the checker used {:.1} MiB",
                 verdict.messages,
                 verdict.seats,
                 verdict.unread,

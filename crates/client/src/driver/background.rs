@@ -21,7 +21,8 @@ use crate::wire::bodies::{LastMessage, Message};
 /// Maximum number of concurrent background requests. A larger value puts more load on the server
 /// after a reconnect.
 const AT_ONCE: usize = 4;
-/// Pause before a failed request is retried, unless the server sent `Retry-After`.
+/// Pause before a failed request is retried, unless the server sent `Retry-After`. A shorter pause
+/// adds load to a failing server.
 const AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// A kind of background request.

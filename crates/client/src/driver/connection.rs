@@ -16,7 +16,8 @@ use crate::stored_state::outbox_change;
 use crate::wire::codes::CloseCode;
 use crate::wire::frames::Welcome;
 
-/// Timeout for the `welcome` after the `hello`. The driver then reconnects.
+/// Timeout for the `welcome` after the `hello`. The driver then reconnects. If it is too short, a
+/// busy server gets the same `hello` again and again.
 const WELCOME_WITHIN: Duration = Duration::from_secs(15);
 /// Interval between pings. Must be shorter than `SILENT_FOR`, because the `pong` keeps an idle
 /// connection alive.
@@ -24,7 +25,8 @@ const PING_EVERY: Duration = Duration::from_secs(25);
 /// Time without any frame after which the driver drops the connection. A dead network can leave a
 /// socket open for many minutes.
 const SILENT_FOR: Duration = Duration::from_secs(40);
-/// Timeout for the answer to a send. The driver then reconnects and sends the message again.
+/// Timeout for the answer to a send. The driver then reconnects and sends the message again. If it
+/// is too short, a slow store causes resends.
 pub(super) const ACK_WITHIN: Duration = Duration::from_secs(30);
 
 type ConnectAttempt = Pin<Box<dyn Future<Output = ConnectionEvent> + Send>>;

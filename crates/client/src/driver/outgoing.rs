@@ -14,12 +14,13 @@ use crate::storage_writer::{Order, StorageBatch};
 use crate::stored_state::outbox_change;
 use crate::wire::codes::{CONVERSATION_NOT_FOUND, Remedy, remedy};
 
-/// Timeout for writing a batch of frames. The driver then reconnects.
+/// Timeout for writing a batch of frames. The driver then reconnects. If it is too short, large
+/// messages never pass a slow network.
 const SAY_WITHIN: Duration = Duration::from_secs(20);
 /// Backoff bound after the first temporary refusal; it doubles with each further one. Half of it is
 /// added to every pause, so that a retry never follows at once.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Largest backoff bound after temporary refusals.
+/// Largest backoff bound after temporary refusals. A larger one delays messages after an outage.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Driver {
@@ -134,7 +135,7 @@ impl Driver {
             return;
         }
         self.shared.arrange(|state| state.tell_again(id));
-        // ReceiptCounts sent together are often refused together. Count and delay them once.
+        // Receipts sent together are often refused together. Count and delay them once.
         if self.acks_held {
             return;
         }
@@ -151,7 +152,7 @@ impl Driver {
             [id] => {
                 let failure = SendFailure {
                     code: "content_too_large".into(),
-                    message: "the message is larger than the server takes".into(),
+                    message: "the message is larger than the server accepts".into(),
                 };
                 self.fail(id, failure).await;
             }

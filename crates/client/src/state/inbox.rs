@@ -16,7 +16,7 @@ const ARRIVALS: usize = 100;
 /// Largest group whose row the client refreshes after a status frame. For larger groups the server
 /// sends `receipts` frames. Must equal the server's `SMALL_GROUP`.
 const SMALL_GROUP: usize = 16;
-/// Maximum length of a preview, in characters.
+/// Maximum length of a preview, in characters. It bounds the size of a stored row.
 const PREVIEW_CHARS: usize = 200;
 
 /// An inbox row from the server, with what this device knows in addition.

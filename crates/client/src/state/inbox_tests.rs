@@ -120,7 +120,7 @@ fn read_on_another_own_device_updates_unread() {
 }
 
 #[test]
-fn ticks_only_move_forward() {
+fn older_status_never_moves_a_tick_back() {
     let mut inbox = inbox(entry(9, 0, marks(9, 9)));
     let status = |marks| Status { conversation_id: direct(), user_id: user("bob"), marks, unread: None };
     inbox.take_status(&status(marks(8, 7)), |_| false);

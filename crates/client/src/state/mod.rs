@@ -2,12 +2,12 @@
 //! clocks: callers pass in frames and times. It leaves the resulting work in `PendingWork` for the
 //! driver.
 
-mod holding;
+pub mod ephemeral;
+mod eviction;
 pub mod inbox;
 pub mod outbox;
 pub mod people;
 mod receipts;
-pub mod signals;
 #[cfg(test)]
 mod test_support;
 #[cfg(test)]
@@ -22,10 +22,10 @@ use std::sync::Arc;
 use bluetick_types::{ConversationId, ConversationKind, ReceiptKind, Seq, Timestamp, UserId};
 use tokio::time::Instant;
 
+use self::ephemeral::Signals;
 use self::inbox::{Inbox, RowUpdate};
 use self::outbox::{Outbox, OutboxItem};
 use self::people::People;
-use self::signals::Signals;
 use self::timeline::Timeline;
 use crate::wire::bodies::{InboxEntry, Message, Notice};
 use crate::wire::codes::CloseCode;
@@ -35,11 +35,13 @@ use crate::wire::frames::{Ack, Backlog, Position, ServerFrame, Status};
 /// larger value makes reconnects more expensive.
 pub const KEPT_ROWS: usize = 200;
 /// Number of messages that are stored per conversation and left when an unwatched one is trimmed.
+/// It bounds storage and memory; with fewer, a reopened conversation loads a page first.
 pub const KEPT_MESSAGES: usize = 100;
-/// Number of conversations whose messages are stored and held in memory. Watched ones are never
-/// evicted.
+/// Number of conversations whose messages are stored and held in memory. It bounds both. Watched
+/// ones are never evicted.
 pub const KEPT_TIMELINES: usize = 50;
-/// Maximum number of messages that pushes may accumulate in a watched conversation.
+/// Maximum number of messages that pushes may accumulate in a watched conversation. It bounds
+/// memory.
 const MOST_SHOWN: usize = 5_000;
 
 /// The phase of the connection.
@@ -76,7 +78,7 @@ pub struct ConnectionState {
 pub enum Event {
     /// Another user sent a message just now.
     Message(Arc<Message>),
-    /// A problem, as a text for the user.
+    /// A problem that the user must know of, as English text.
     Trouble(String),
     /// The user is no longer a member of this conversation.
     Gone(ConversationId),
@@ -91,7 +93,7 @@ pub enum Event {
 /// Work that the state leaves for the driver.
 #[derive(Default)]
 pub struct PendingWork {
-    /// ReceiptCounts to send, at most one kind per conversation. `Read` covers both.
+    /// Receipts to send, at most one kind per conversation. `Read` covers both.
     pub acks: BTreeMap<ConversationId, ReceiptKind>,
     /// Conversations with messages to fetch.
     pub missing: VecDeque<ConversationId>,

@@ -13,13 +13,13 @@ use tokio::time::Instant;
 use crate::wire::codes::CONVERSATION_NOT_FOUND;
 use crate::wire::text;
 
-/// Maximum number of messages in the outbox, failed ones included. `send` returns `SendError::Full`
-/// above it.
+/// Maximum number of messages in the outbox, failed ones included. `send` returns
+/// `SendError::FullStorage` above it.
 pub const MOST_WAITING: usize = 1_000;
 /// Maximum number of messages in flight, one per conversation. Must stay below the server's limit
 /// of 256 queued sends per connection.
 const MOST_IN_FLIGHT: usize = 32;
-/// Number of finished messages whose send state can still be queried.
+/// Number of finished messages whose send state can still be queried. It bounds memory.
 const REMEMBERED: usize = 1_000;
 
 /// A message that the server has not acknowledged, as far as this device knows.
@@ -263,7 +263,7 @@ impl Outbox {
             self.numbers.remove(&item.message_id);
             let why = item.failure.clone().unwrap_or_else(|| SendFailure {
                 code: CONVERSATION_NOT_FOUND.into(),
-                message: "one is not in this conversation any more".into(),
+                message: "you are no longer a member of this conversation".into(),
             });
             self.remember(item.message_id.clone(), SendState::Failed(why));
             given_up.push(item);

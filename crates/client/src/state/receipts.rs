@@ -1,4 +1,4 @@
-//! ReceiptCounts: what the client reports as delivered and read.
+//! Receipts: the seqs that the client reports as delivered and read.
 
 use bluetick_types::{ConversationId, ReceiptKind, Seq};
 

@@ -33,7 +33,7 @@ pub fn encode<'a>(changes: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> 
         }
     }
     let payload = &bytes[8..];
-    let length = u32::try_from(payload.len()).expect("a batch is far below four gigabytes");
+    let length = u32::try_from(payload.len()).expect("a batch is below 4 GiB");
     let checksum = crc32fast::hash(payload);
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
@@ -41,7 +41,7 @@ pub fn encode<'a>(changes: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> 
 }
 
 fn text(bytes: &mut Vec<u8>, text: &str) {
-    let length = u32::try_from(text.len()).expect("a text is far below four gigabytes");
+    let length = u32::try_from(text.len()).expect("a text is below 4 GiB");
     bytes.extend_from_slice(&length.to_le_bytes());
     bytes.extend_from_slice(text.as_bytes());
 }

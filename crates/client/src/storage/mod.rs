@@ -1,7 +1,7 @@
 //! Persistent storage of a client: its positions, copies of server data, and above all the unsent
 //! messages.
 //!
-//! [`Storage`] is a key-value table of strings that changes in batches. The module `keeping`
+//! [`Storage`] is a key-value table of strings that changes in batches. The module `stored_state`
 //! defines the keys.
 
 mod file;

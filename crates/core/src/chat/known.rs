@@ -35,8 +35,8 @@ impl Chat {
     }
 
     /// Fails with [`Refusal::UnknownUser`] for the first unknown user, if conversations accept only
-    /// known users. The caller is known by its token. Reserves the names of users without an
-    /// account, including the caller's, so that sign-up cannot take them later.
+    /// known users. The caller counts as known, because it has a valid token. Reserves the names of
+    /// users without an account, including the caller's, so that sign-up cannot take them later.
     pub(super) async fn require_known(&self, caller: &UserId, users: &[UserId]) -> Result<(), ChatError> {
         if !self.rules.known_people_only {
             return Ok(());

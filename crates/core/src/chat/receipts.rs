@@ -1,4 +1,4 @@
-//! ReceiptCounts, read state and a member's preferences.
+//! Receipts, receipt counts, read states and a member's preferences.
 
 use crate::chat::{Chat, ChatError};
 use crate::ports::{Receipt, SetPreferences, Statuses};

@@ -16,7 +16,7 @@ use crate::{ConversationId, Seq, StoreError, Timestamp, UserId};
 /// time. A second one fails with [`ArchiveError::Busy`].
 #[async_trait]
 pub trait Archive: Send + Sync + 'static {
-    /// Returns the size and the state of the archive. This is cheap.
+    /// Returns the size and the state of the archive, without a request to the object store.
     async fn status(&self) -> Result<ArchiveStatus, ArchiveError>;
 
     /// Finishes interrupted erasures, erases messages past their retention, and moves messages that
@@ -53,7 +53,7 @@ pub trait Archive: Send + Sync + 'static {
         _backup: Backup,
         _progress: Arc<dyn Progress>,
     ) -> Result<BackupReport, ArchiveError> {
-        Err(ArchiveError::Refused("a backup is made of the embedded store; tables have their own".to_owned()))
+        Err(ArchiveError::Refused("this store has no backup; use the backup of its database".to_owned()))
     }
 
     /// Returns counters for metrics, without reading the disk.
@@ -232,7 +232,7 @@ pub struct ArchiveCounters {
 pub enum ArchiveError {
     #[error("the archive is off; set archive.engine to \"directory\" or \"s3\"")]
     Off,
-    #[error("another job of the archive is under way")]
+    #[error("another archive job is running")]
     Busy,
     #[error("no such conversation")]
     NoSuchConversation,

@@ -19,8 +19,9 @@ use crate::{
 /// 3. **Ordered.** Messages of a conversation get the seqs 1, 2, 3, … without a gap. A reader never
 ///    sees a message without all those before it.
 /// 4. **Idempotent.** Two calls of [`Store::append`] with the same (conversation, sender,
-///    message_id) store one message, even concurrently, on different nodes, or with a crash in
-///    between. After the dedupe window, the resend must set [`Append::retry_after`].
+///    message_id) store one message. This also holds for concurrent calls, on different nodes, or
+///    with a crash in between. After the dedupe window, the resend must set
+///    [`Append::retry_after`].
 /// 5. **Write-once.** A stored message never changes and never moves to another seq. Only
 ///    [`Archive::erase`](super::Archive::erase) and retention remove its content.
 /// 6. **Private.** A call on behalf of a non-member fails with [`Refusal::NotAMember`], exactly as

@@ -25,10 +25,11 @@ pub use self::none::NoArchive;
 pub use self::schedule::{ArchiveSchedule, Hours, InvalidHours};
 pub(crate) use self::scheduler::schedule;
 
-/// Upper bound on how long a request waits for the first report of its job. A job that fails later
-/// is acknowledged first; its error is then only in its status.
+/// Upper bound on how long a request waits for the first report of its job. A longer one delays the
+/// response. A job that fails later is acknowledged first; its error is then only in its status.
 const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of ended jobs whose reports the API still returns.
+/// Number of ended jobs whose reports the API still returns. It bounds memory: a report holds up to
+/// 1,000 problems.
 const KEPT_JOBS: usize = 16;
 
 /// The archiver. At most one job runs at a time.
@@ -51,7 +52,7 @@ struct JobRegistry {
     closed: bool,
 }
 
-/// What started a job. Decides whether [`ArchiveJobRunner`] logs the result.
+/// The origin of a job. Decides whether [`ArchiveJobRunner`] logs the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobOrigin {
     Operator,

@@ -164,7 +164,8 @@ pub struct CommandLine {
 }
 
 impl CommandLine {
-    /// The header in which a command names its user when it calls a running server.
+    /// The header in which a command names its user when it calls a running server. Commands and
+    /// servers of different versions must agree on it, or the entry lacks the user.
     pub const HEADER: &str = "x-bluetick-command-line";
     /// Maximum length of a name, in characters. Bounds the entry when a client sends a long name.
     const NAME_LETTERS: usize = 64;

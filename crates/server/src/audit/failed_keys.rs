@@ -47,8 +47,8 @@ impl FailedKeys {
     }
 
     /// Returns and resets the number of omitted keys that no entry has reported. The server calls
-    /// it periodically and at shutdown, because there may be no later wrong key to report them
-    /// with.
+    /// it periodically and at shutdown, because a later wrong key, which would report them, may
+    /// never arrive.
     pub fn take_omitted(&self) -> Option<NonZeroU64> {
         let mut minute = self.0.lock();
         NonZeroU64::new(std::mem::take(&mut minute.omitted))

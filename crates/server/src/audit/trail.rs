@@ -89,7 +89,7 @@ impl Trail {
         written.await.unwrap_or_else(|_| Err(AuditWriteError("the server is stopping".into())))
     }
 
-    /// Waits until the queued entries are written, also those whose caller is gone.
+    /// Waits until the queued entries are written, also those whose caller was cancelled.
     pub(crate) async fn flush(&self) {
         self.writes.close();
         self.writes.wait().await;

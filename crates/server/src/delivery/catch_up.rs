@@ -1,9 +1,9 @@
-//! The catch-up state of a session, which is sent its backlog while new messages arrive.
+//! The catch-up state of a session: the server sends its backlog while new messages arrive.
 //!
 //! Invariant: on one connection the seqs of a conversation increase one by one, also at the
 //! transition from backlog to live. The only exception is a range that a `backlog` frame leaves to
 //! the device to page. While the backlog of a conversation is being sent, the fan-out records the
-//! newest seq and holds the acks of the session's own sends for their seqs. Once the backlog
+//! newest seq. It also holds the acks of the session's own sends for their seqs. Once the backlog
 //! reaches the recorded seq, the fan-out pushes again. Reading the store and waiting for the client
 //! belong to `ws`.
 
@@ -56,7 +56,8 @@ enum CatchUpStage {
 #[derive(Default)]
 struct ConversationCatchUp {
     live: bool,
-    /// The device has everything up to this seq, or a `backlog` frame told it to page up to here.
+    /// The device has everything up to this seq, or a `backlog` frame announced the range up to
+    /// here for paging.
     up_to: Option<Seq>,
     /// The newest seq that the fan-out has reported.
     newest_seen: Seq,
@@ -110,7 +111,7 @@ pub(crate) struct PageOutcome {
     pub next_step: NextStep,
 }
 
-/// What follows a page.
+/// The next step after a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// The conversation is live from here on.
@@ -281,7 +282,7 @@ impl CatchUp {
         }
         for (id, progress) in &mut state.conversations {
             let Some(claim) = claimed.get(id) else { continue };
-            // The fan-out reported late what the device already has.
+            // The fan-out reported late messages that the device already has.
             if let Some(up_to) = &mut progress.up_to {
                 *up_to = (*up_to).max((*claim).min(progress.newest_seen));
             }
@@ -313,8 +314,8 @@ impl CatchUp {
         missing
     }
 
-    /// Pushes the messages of a page that the device does not have: at most `most`, and after the
-    /// first one only while the outbox has room. Stops at an own message without its ack.
+    /// Pushes at most `most` messages of a page that the device does not have. After the first one,
+    /// pushes only while the outbox has room. Stops at an own message without its ack.
     pub fn push_page(
         &self,
         outbox: &ConnectionOutbox,
@@ -355,8 +356,8 @@ impl CatchUp {
         PageOutcome { pushed, up_to, next_step }
     }
 
-    /// Makes the conversation live if the device has everything or got `enough`. In the latter case
-    /// a `backlog` frame says where the device continues.
+    /// Makes the conversation live if the device has everything or got `enough`. In the latter
+    /// case, pushes a `backlog` frame with the seq from which the device pages the rest.
     fn finish_page(
         &self,
         outbox: &ConnectionOutbox,

@@ -8,15 +8,17 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct EncodedFrame(Arc<[u8]>);
 
-/// First byte of an unfragmented text frame: FIN bit and opcode 1.
+/// First byte of an unfragmented text frame: FIN bit and opcode 1 (RFC 6455, section 5.2). Clients
+/// close the connection on any other value.
 const TEXT: u8 = 0x81;
 /// Length in bytes from which the header has a 2-byte length field, or an 8-byte one above
 /// [`u16::MAX`] (RFC 6455, section 5.2).
 const EXTENDED_LENGTH: usize = 126;
-/// Size in bytes of the longest header: two bytes and an 8-byte length field.
+/// Size in bytes of the longest header: two bytes and an 8-byte length field. [`put_header`] writes
+/// into this space; a lower value would overwrite the text.
 const MAX_HEADER_BYTES: usize = 10;
 /// Capacity in bytes that a thread keeps in its encoding buffer. Larger frames are rare, and their
-/// memory is freed.
+/// memory is freed. A larger value holds more memory per thread.
 const KEPT_BUFFER_BYTES: usize = 64 * 1024;
 
 thread_local! {

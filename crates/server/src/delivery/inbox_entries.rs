@@ -15,7 +15,8 @@ use super::{EncodedFrame, PresenceDirectory, Sessions, catch_panics};
 use crate::metrics::Metrics;
 
 /// Capacity of the queue of changed inbox entries. The largest expected burst is a new group with
-/// thousands of connected members. Entries beyond the capacity are dropped.
+/// thousands of connected members. Entries beyond the capacity are dropped, and their devices show
+/// the change only after the next inbox read.
 pub(super) const QUEUED_ENTRIES: usize = 16_384;
 
 /// Reads changed inbox entries from the store and pushes them to the user's devices.

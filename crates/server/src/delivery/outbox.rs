@@ -90,7 +90,7 @@ impl ConnectionOutbox {
 
     /// Wakes the connection so that it checks its state.
     pub fn wake(&self) {
-        // If `has_event` was already set, the connection has been woken or is being woken now.
+        // If `has_event` was already set, another call has woken the connection or is about to.
         if !self.has_event.swap(true, Ordering::AcqRel) {
             self.connection.wake();
         }
@@ -186,7 +186,7 @@ impl ConnectionOutbox {
     }
 }
 
-/// Bytes of the limit that a frame takes.
+/// Returns the bytes of the limit that a frame takes.
 pub(crate) fn cost(frame: &EncodedFrame) -> usize {
     frame.bytes().len() + FRAME_OVERHEAD_BYTES
 }

@@ -24,10 +24,12 @@ pub(super) const QUEUED_CHANGES: usize = 1_024;
 /// shorter one announces every brief network loss; a longer one shows users as online for too long.
 const OFFLINE_GRACE: Duration = Duration::from_secs(2);
 
-/// Pause after each announcement, so that a reconnect storm does not overload the store.
+/// Pause after each announcement, so that a reconnect storm does not overload the store. A longer
+/// pause delays presence.
 const ANNOUNCEMENT_PAUSE: Duration = Duration::from_millis(2);
 
-/// Maximum number of entries in `leaving`. Beyond it, disconnects are not announced.
+/// Maximum number of entries in `leaving`, which bounds memory. Beyond it, disconnects are not
+/// announced.
 const MAX_LEAVING: usize = 65_536;
 
 /// A presence change that a connection or a profile update reports.
@@ -39,7 +41,7 @@ pub(super) enum PresenceChange {
     VisibilityChanged(UserId),
 }
 
-/// What to announce about a user.
+/// A change of presence to announce about a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PresenceNotice {
     Online,

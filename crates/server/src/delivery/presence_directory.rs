@@ -168,7 +168,7 @@ mod tests {
     #[tokio::test]
     async fn connect_during_disconnect_leaves_the_user_connected() {
         let (fixture, alice) = (DirectoryFixture::new(), user("alice"));
-        assert!(fixture.connect("alice").end(), "it was the last");
+        assert!(fixture.connect("alice").end(), "the ended session was the last one of the user");
         let mut disconnecting = Box::pin(fixture.presence_directory.user_disconnected(&alice));
         assert!(disconnecting.as_mut().now_or_never().is_none(), "the report to the fleet is running");
         let _phone = fixture.connect("alice");

@@ -17,8 +17,8 @@ const MAX_GROUPS_PER_GENERATION: usize = 2_048;
 /// [`RecentSenders::record_page`] gets one page.
 const RECENT_MESSAGES: u64 = PageLimit::MAX.get();
 
-/// Maximum number of senders remembered of one group. At the maximum, the half that wrote longest
-/// ago is forgotten and gets no more receipts.
+/// Maximum number of senders remembered of one group, which bounds memory. At the maximum, the half
+/// that wrote longest ago is forgotten and gets no more receipts.
 const MAX_SENDERS: usize = 512;
 
 /// The cache of recent senders, by group.

@@ -16,7 +16,8 @@ use crate::metrics::{Dropped, Metrics};
 /// multiplies the frames of busy groups.
 const LARGE_GROUP: usize = 50;
 
-/// Minimum interval between two typing events of such a group.
+/// Minimum interval between two typing events of such a group. A shorter one multiplies the frames;
+/// a longer one makes indicators disappear while a member types.
 const GROUP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A rate limit per key: one event per `interval`. Tracks at most `max_keys` keys; while all of

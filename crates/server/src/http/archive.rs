@@ -47,7 +47,7 @@ pub(super) async fn show_job(
     JobPath(job_id): JobPath,
 ) -> Result<Response, Problem> {
     let job = app.archiver.job(&job_id);
-    let job = job.ok_or_else(|| Problem::new(ErrorCode::NotFound, "no such job is remembered"))?;
+    let job = job.ok_or_else(|| Problem::new(ErrorCode::NotFound, "no running or recent job has this id"))?;
     Ok(reply::json(StatusCode::OK, &job))
 }
 
@@ -118,9 +118,9 @@ fn detail_of(task: &Task) -> Value {
     }
 }
 
-/// Starts a job and returns its id, or the error if the job fails at once. The audit log records
-/// only that the job started. Its outcome is in `GET /v1/archive/jobs/{job_id}` and in the server
-/// log.
+/// Starts a job and returns its id, or the error if the job fails before its first report. The
+/// audit log records only that the job started. Its outcome is in `GET /v1/archive/jobs/{job_id}`
+/// and in the server log.
 pub(super) async fn begin(
     app: &App,
     operator: &Operator,

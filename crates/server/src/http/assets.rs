@@ -28,7 +28,8 @@ struct Web;
 const VIEWER: (&str, &[u8]) =
     ("assets/api-reference-1.72.1.js", include_bytes!("../../../../web/vendor/api-reference-1.72.1.js.gz"));
 
-/// The page of the API reference, in `web/dist`.
+/// The page of the API reference, in `web/dist`. Only this page gets
+/// [`DOCS_CONTENT_SECURITY_POLICY`].
 const DOCS_PAGE: &str = "docs.html";
 
 macro_rules! policy {
@@ -40,16 +41,18 @@ macro_rules! policy {
         )
     };
 }
-/// Pages load only files of this server, run no inline scripts, and no site can frame them.
+/// Pages load only files of this server, run no inline scripts, and no site can frame them. A
+/// weaker policy lets injected markup run scripts.
 const CONTENT_SECURITY_POLICY: &str = policy!("'self'");
 /// The same for the API reference, whose viewer adds style elements to the page. Scripts stay as
 /// restricted as on the other pages.
 const DOCS_CONTENT_SECURITY_POLICY: &str = policy!("'self' 'unsafe-inline'");
 
-/// The browser keeps the file and asks each time whether it changed, so a new binary takes effect
-/// at once.
+/// For files without a hash in the name: the browser revalidates its copy on each use, so a new
+/// binary takes effect immediately.
 const ASK_EACH_TIME: &str = "no-cache";
-/// For files with a hash of their content in the name: the browser never asks again.
+/// For files with a hash of their content in the name: the browser never revalidates its copy. On
+/// any other file, a browser would keep an outdated version for a year.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 struct File {
@@ -80,7 +83,8 @@ static FILES: LazyLock<HashMap<String, File>> = LazyLock::new(|| {
     web.chain([(name.to_owned(), viewer)]).collect()
 });
 
-/// Each file is embedded in one of the two forms. The other one is made at its first request.
+/// The binary contains each file in one of the two forms. The first request for the other form
+/// creates it.
 impl File {
     fn gzip(&self) -> Bytes {
         self.gzip.get_or_init(|| compress(&self.plain())).clone()
@@ -166,7 +170,7 @@ pub(super) async fn asset(FilePath(file): FilePath, headers: HeaderMap) -> Respo
 
 fn serve(name: &str, cache: &'static str, request: &HeaderMap) -> Response {
     let Some(file) = FILES.get(name) else {
-        return Problem::new(ErrorCode::NotFound, "there is nothing at this path").into_response();
+        return Problem::new(ErrorCode::NotFound, "no file has this path").into_response();
     };
     let zipped = is_text(name) && takes_gzip(request);
     // Each encoding is a representation of its own, with its own tag.

@@ -11,9 +11,10 @@ use crate::problem::Problem;
 
 /// Methods that pages of allowed origins may use. A missing method fails in browsers only.
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, PUT, PATCH, DELETE");
-/// Request headers that those pages may set.
+/// Request headers that those pages may set. Browsers block a call with any other header.
 const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static("authorization, content-type");
-/// Response headers that those pages may read.
+/// Response headers that those pages may read. Without `retry-after`, they cannot wait as long as
+/// the server asks.
 const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after");
 /// Time in seconds for which a browser caches a preflight response. A longer time delays a change
 /// of the allowed origins.
@@ -54,8 +55,9 @@ pub(super) fn preflight<B>(request: &Request<B>, origin: Option<&HeaderValue>) -
     Some(response)
 }
 
-/// Lets a page of an allowed origin see the answer, errors included. Where any origin is allowed,
-/// every answer varies by origin: a cache must not give one page the answer it keeps for another.
+/// Lets a page of an allowed origin read the response, errors included. If `allowed` is not empty,
+/// every response varies by origin: a cache must not return the response for one origin to a page
+/// of another.
 pub(super) fn grant(headers: &mut HeaderMap, origin: Option<HeaderValue>, allowed: &[String]) {
     if !allowed.is_empty() {
         headers.append(header::VARY, HeaderValue::from_static("origin"));

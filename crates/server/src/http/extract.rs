@@ -77,7 +77,7 @@ fn unauthenticated(error: &TokenError) -> Problem {
     }
 }
 
-/// Timeout for the body when `limits.body_seconds` is 0.
+/// Timeout for the body when `limits.body_seconds` is 0, which disables the limit.
 const FOREVER: Duration = Duration::MAX;
 
 /// The complete body, within its limits of size and time.
@@ -91,7 +91,8 @@ impl FromRequest<Arc<App>> for Payload {
     }
 }
 
-/// The body of a call without authentication, such as log-in. Its size limit is small.
+/// A body with a small size limit, for calls that need little input: log-in, sign-up, log-out and
+/// operator calls.
 pub(crate) struct SmallPayload(pub Bytes);
 
 impl SmallPayload {

@@ -1,5 +1,5 @@
 //! Checks the `Host` names that the server accepts. A web page whose own DNS name points to this
-//! machine (DNS rebinding) counts as the same origin in the browser, so only the name in `Host`
+//! machine (DNS rebinding) counts as the same origin in the browser. Only the name in `Host`
 //! reveals it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

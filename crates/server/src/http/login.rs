@@ -58,7 +58,7 @@ pub(super) async fn token_for(app: &App, user: UserId) -> Result<TokenBody, Prob
     mint(app, user, app.token_ttl).await
 }
 
-/// Mints a token that no earlier revocation covers, even one at this moment.
+/// Mints a token that no earlier revocation covers, not even one in the same millisecond.
 pub(super) async fn mint(app: &App, user: UserId, ttl: Duration) -> Result<TokenBody, Problem> {
     let issued_at = app.revocation_check.issue_at(&user).await?;
     mint_as_issued(app, user, ttl, issued_at)

@@ -64,8 +64,8 @@ pub(super) async fn revoke(
     Ok(nothing())
 }
 
-/// Revokes all tokens issued to the user so far. It includes tokens of open connections whose
-/// issuer has a clock ahead of this one.
+/// Revokes all tokens issued to the user so far, including tokens of open connections whose issuer
+/// has a clock ahead of this one.
 pub(super) async fn everywhere(app: &App, user: &UserId) -> Result<(), Problem> {
     let mut moment = app.clock.now();
     app.hub.sessions().each_of(user, &mut |session| moment = moment.max(session.token.issued_at));

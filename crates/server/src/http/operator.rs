@@ -22,13 +22,15 @@ pub(crate) struct Operator {
     request_id: String,
 }
 
-/// Header with the request id of the client. An invalid or missing id is replaced.
+/// Header with the request id of the client, which connects audit entries with the client's own
+/// log. An invalid or missing id is replaced.
 const REQUEST_ID: &str = "x-request-id";
 /// Maximum length of a request id in bytes. Bounds the size of an audit entry.
 const REQUEST_ID_BYTES: usize = 64;
-/// Header in which proxies list the client address.
+/// Header in which proxies list the client address. Without it, an entry names only the proxy.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// Maximum number of characters of that header in an audit entry.
+/// Maximum number of characters of that header in an audit entry. Bounds the entry when a client
+/// sends a long header.
 const FORWARDED_FOR_BYTES: usize = 128;
 
 impl FromRequestParts<Arc<App>> for Operator {
@@ -134,7 +136,7 @@ impl Operator {
     }
 }
 
-/// An act with an audit entry that says that it has begun.
+/// An act whose begin is in the audit trail.
 pub(crate) struct BegunAct<'a> {
     app: &'a App,
     entry: AuditEntry,

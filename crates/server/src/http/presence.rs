@@ -23,7 +23,8 @@ const MANY_MEMBERS: usize = 100;
 /// online members.
 const MAX_CHECKED_MEMBERS: usize = 1_000;
 
-/// Number of members whose presence is read concurrently.
+/// Number of members whose presence is read concurrently. A larger value lets one call put more
+/// load on the store.
 const MAX_CONCURRENT_READS: usize = 100;
 
 /// Get the presence of members

@@ -36,7 +36,7 @@ pub(super) async fn delivered(
     apply_receipt(&app, caller, id, ReceiptKind::Delivered, &body).await
 }
 
-/// Receipt messages as read
+/// Mark messages as read
 ///
 /// Marks every message up to `seq` as read by the caller, and therefore as delivered. Receipts are
 /// cumulative: a late or repeated call changes nothing, and a seq above the head counts as the

@@ -31,7 +31,7 @@ pub(super) async fn signup(
     SmallPayload(body): SmallPayload,
 ) -> Result<Response, Problem> {
     if !app.signup {
-        return Err(Problem::new(ErrorCode::SignupDisabled, "sign-up is switched off on this server"));
+        return Err(Problem::new(ErrorCode::SignupDisabled, "sign-up is disabled on this server"));
     }
     login::require_minting(&app)?;
     app.address_limits.login(address)?;

@@ -12,9 +12,10 @@ use std::sync::Arc;
 use bluetick_core::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Number of shards. More shards make each sweep shorter.
+/// Number of shards. With fewer shards, each sweep takes longer and blocks more callers.
 const SHARDS: usize = 64;
-/// Number of entries in a shard at which the first sweep runs.
+/// Number of entries in a shard at which the first sweep runs, and minimum capacity of a shard. A
+/// larger value keeps more idle entries.
 const FIRST_SWEEP: usize = 16;
 /// Minimum time between two sweeps of a full shard, in milliseconds. If it is too short, every new
 /// key at a full table pays for a sweep.
@@ -122,7 +123,7 @@ mod tests {
         for stranger in 0..10_000 {
             table.of(&(last + stranger), now, busy);
         }
-        assert!(looked.get() <= MOST, "{} for 10,000 newcomers", looked.get());
+        assert!(looked.get() <= MOST, "{} for 10,000 new keys", looked.get());
         assert_eq!(table.len(), MOST);
         looked.set(0);
         table.of(&u32::MAX, now.plus_millis(SWEEP_INTERVAL_MS), busy);

@@ -74,7 +74,7 @@ impl PasswordHashPool {
         let is_flood = self.last_refusal().is_some_and(|at| at.elapsed() < FLOOD_WINDOW);
         let (result_sender, result_receiver) = oneshot::channel();
         // A separate task, so that the permits stay taken until the work ends, even if the caller
-        // is gone.
+        // was cancelled.
         let closing = self.closing.clone();
         self.jobs.spawn(async move {
             let _held = (admission, slot);

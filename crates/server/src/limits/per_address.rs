@@ -23,7 +23,8 @@ const MAX_ADDRESSES: usize = 1 << 19;
 /// Burst of new connections per address, in seconds of the configured rate. If it is too small,
 /// clients behind one address are refused when they reconnect after a restart.
 const BURST_SECONDS: u32 = 4;
-/// Header in which proxies list the client address and the proxies before them.
+/// Header in which proxies list the client address and the proxies before them. If a trusted proxy
+/// does not set it, the client address is unknown.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The limit state of all addresses, with the configured rates.

@@ -149,7 +149,7 @@ impl Certificates {
                 *self.config.write() = Arc::new(loaded.config);
                 self.certificate.send_replace(loaded.certificate.as_ref().into());
                 tracing::info!(%certificate, "certificate reloaded");
-                // The problem of the old certificate says nothing about the new one.
+                // Log a problem of the new certificate even if the old one had the same problem.
                 *self.reported.lock() = None;
                 self.log_if_not_valid();
                 Ok(())

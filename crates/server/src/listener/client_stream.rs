@@ -1,5 +1,4 @@
-//! A connection stream that starts a lingering close when it is dropped, in whichever layer that
-//! happens.
+//! A connection stream that starts a lingering close when any layer drops it.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +13,7 @@ use super::transport::Transport;
 use super::{ConnectionPermit, PermittedTransport};
 
 /// Time after which a blocked HTTP write fails, so that a client that stops reading does not hold
-/// the response in memory.
+/// the response in memory. A shorter time cuts off slow clients.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection with its permit, a write timeout and a lingering close on drop.

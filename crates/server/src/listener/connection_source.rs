@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 /// Kernel send buffer per connection, in bytes. With auto-tuning it grows to megabytes, which a
 /// slow reader would have to drain before it sees the close code.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// Buffer of an in-memory connection, in bytes per direction.
+/// Buffer of an in-memory connection, in bytes per direction. The same as a socket's, so that tests
+/// without a network see the same backpressure.
 const IN_MEMORY_BUFFER_BYTES: usize = SEND_BUFFER_BYTES;
 
 /// Yields new connections from both sources.

@@ -25,7 +25,8 @@ const MAX_LINGERING: usize = 256;
 /// Upper bound on one lingering close. If it is too long, clients that keep sending hold connection
 /// permits and delay the shutdown.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
-/// Upper bound on the bytes that one lingering close reads and discards.
+/// Upper bound on the bytes that one lingering close reads and discards. With a lower one, a client
+/// that is still sending a large body gets a reset instead of the response.
 const MAX_DRAINED_BYTES: usize = 4 * 1024 * 1024;
 
 /// Runs lingering closes in the background. The server owns the tasks and joins them with

@@ -33,13 +33,14 @@ pub(crate) use lingering_close::LingeringCloser;
 use transport::Transport;
 
 /// Connection permits for plain HTTP, in addition to `limits.connections` for WebSockets. When all
-/// permits are taken, new connections wait in the kernel's accept queue.
+/// permits are taken, new connections wait in the kernel's accept queue. With fewer, health checks
+/// and calls wait while all WebSockets are open.
 const HTTP_CONNECTIONS: usize = 4_096;
 /// Pause after a failed accept. If it is too short, the accept loop spins while no file descriptor
 /// is free. Connections that end during the pause do not extend it.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Maximum size of the read buffer of an HTTP connection, in bytes. Bounds the headers of one
-/// request.
+/// request, and so the memory per connection.
 const HEADER_BYTES: usize = 16 * 1024;
 
 /// Accepts connections until [`DrainPhase::Closing`], then waits for the open ones to end. While

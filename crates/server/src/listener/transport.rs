@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream;
 /// A byte stream to the client.
 pub(super) enum Transport {
     Tcp(TcpStream),
-    /// Boxed, so that a plain connection does not pay for the size of the TLS state.
+    /// Boxed, so that a plain connection is not as large as the TLS state.
     Tls(Box<TlsStream<TcpStream>>),
     /// The client is in this process: a simulated network, or a program that embeds the server.
     InMemory(DuplexStream),

@@ -17,7 +17,8 @@ pub(crate) enum ValidityProblem {
     Expired,
 }
 
-/// DER tag of a SEQUENCE.
+/// DER tag of a SEQUENCE (X.690). With a wrong tag, no certificate has a validity, and an expired
+/// one is not logged. This also holds for the tags below.
 const SEQUENCE: u8 = 0x30;
 /// DER tag of the optional version field of a certificate.
 const EXPLICIT_VERSION: u8 = 0xa0;

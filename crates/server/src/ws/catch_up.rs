@@ -1,5 +1,5 @@
 //! Reads a device's backlog from the store and sends it at the pace of the device. No page stays in
-//! memory while the client is slow: a page is read when the outbox has room, and messages that do
+//! memory while the client is slow. A page is read when the outbox has room, and messages that do
 //! not fit are read again later.
 
 use std::pin::Pin;
@@ -106,8 +106,8 @@ impl BacklogSender {
     async fn send_messages(&self, range: BacklogRange) -> Result<(), CloseCode> {
         let most = at_most(self.app.limits.backlog_messages);
         let (mut sent, mut after) = (0, range.after);
-        // Messages may be large and room scarce, so the next page requests only as many as fitted
-        // recently.
+        // Large messages may not fit into the outbox, so the next page requests only as many as
+        // fitted recently.
         let mut fitting = PageLimit::MAX.count();
         loop {
             self.session.outbox.has_room().await;

@@ -18,7 +18,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long to wait for the client's close frame. A longer time keeps more closed connections open.
 const CLOSE_REPLY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The close code for a broken connection, or `None` if the client is gone.
+/// The close code for a broken connection, or `None` if the client disconnected.
 pub(super) fn code_for(error: &Error) -> Option<CloseCode> {
     match error {
         Error::Capacity(_) => Some(CloseCode::FrameTooLarge),

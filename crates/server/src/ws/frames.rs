@@ -22,8 +22,8 @@ use crate::delivery::{EncodedFrame, RepeatedAck};
 use crate::drain::WorkGuard;
 use crate::problem::Problem;
 
-/// A send that waits for the store to accept it. There is one at a time, which keeps the order of a
-/// connection's sends.
+/// A send that waits for the store to accept it. A connection has at most one, which keeps the
+/// order of its sends.
 pub(super) type SubmitFuture =
     Pin<Box<dyn Future<Output = (PendingSend, Result<Accepted, ChatError>)> + Send>>;
 
@@ -163,8 +163,8 @@ impl SessionLoop {
     pub fn send_done(&mut self, pending: PendingSend, result: Result<Appended, ChatError>) {
         match result {
             // The fan-out sends the ack of a new message at the message's seq. The ack of a
-            // duplicate takes the same way, so that it does not overtake messages that the client
-            // has not received yet.
+            // duplicate also goes through the fan-out, so that it does not overtake messages that
+            // the client has not received yet.
             Ok(found @ Appended { duplicate: true, .. }) if !pending.is_answered => {
                 return self.send_repeated_ack(pending, found);
             }

@@ -12,8 +12,8 @@ use crate::delivery::EncodedFrame;
 use crate::drain::{DrainPhase, phase_reached};
 use crate::settings::seconds;
 
-/// Maximum number of control frames before `hello`. Until then there is no user whose budget could
-/// be charged; more of them close the connection.
+/// Maximum number of control frames before `hello`. Before `hello`, no user's budget can be
+/// charged. More control frames close the connection.
 const MAX_CONTROL_FRAMES: usize = 16;
 
 /// An authenticated client, and the positions of its device.
@@ -22,7 +22,7 @@ pub(super) struct AuthenticatedHello {
     pub positions: Vec<Position>,
 }
 
-/// Why there is no session: the code to close with, or `None` if the client is gone.
+/// Why no session starts: the code to close with, or `None` if the client disconnected.
 pub(super) type HelloFailure = Option<CloseCode>;
 
 /// Waits for `hello`, until the deadline or the start of a drain.
@@ -52,7 +52,7 @@ async fn first_frame(connection: &mut Connection, app: &App) -> Result<Authentic
                 return match ClientFrame::decode(&text) {
                     Ok(ClientFrame::Hello(hello)) => authenticate(&hello, app).await.map_err(Some),
                     Err(FrameError::Invalid(bad)) => {
-                        // Sent before the close code, which cannot say what is wrong.
+                        // Sent before the close code, which cannot name the invalid field.
                         let error = encode_error(ErrorCode::InvalidFrame, &bad.to_string(), None, None);
                         connection.write(EncodedFrame::from(error));
                         app.metrics.rejected(ErrorCode::InvalidFrame);

@@ -1,5 +1,5 @@
-//! The WebSocket endpoint: the handshake, the `hello`, and one event loop per connection. Which
-//! session gets which message is decided in the hub.
+//! The WebSocket endpoint: the handshake, the `hello`, and one event loop per connection. The hub
+//! decides which session gets which message.
 
 mod catch_up;
 mod close;

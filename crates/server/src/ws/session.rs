@@ -21,7 +21,7 @@ use crate::app::App;
 use crate::delivery::{ConnectionOutbox, EncodedFrame, WebSocketSession};
 use crate::settings::at_most;
 
-/// Why a connection ended: the code to close with, or `None` if the client is gone.
+/// Why a connection ended: the code to close with, or `None` if the client disconnected.
 pub(super) type End = Option<CloseCode>;
 
 /// Runs a connection. The `hello` and the close need several times the memory of the loop between
@@ -33,7 +33,7 @@ pub(super) async fn run(mut connection: Box<Connection>, app: Arc<App>) {
     }
 }
 
-/// Closes the connection, unless the client is gone.
+/// Closes the connection, unless the client has disconnected.
 async fn close_with(connection: Box<Connection>, app: &App, end: End) {
     if let Some(code) = end {
         app.metrics.closed(code);

@@ -59,8 +59,8 @@ pub(super) fn catch_up(
 }
 
 /// Updates presence after the second revocation check refused a connection. Another connection of
-/// the user may have relied on the refused one: an ended connection to report the disconnect, or a
-/// new connection to report the connect.
+/// the user may have relied on the refused one. An ended connection relies on it to report the
+/// disconnect; a new connection, to report the connect.
 pub(super) async fn after_refusal(app: &App, user: &UserId, is_first: bool, was_last: bool) {
     if was_last && !is_first {
         disconnect(app, user, std::future::ready(())).await;

@@ -13,16 +13,17 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::delivery::{EncodedFrame, cost};
 
-/// Maximum number of frames in one vectored write. A smaller value needs more system calls; a
-/// larger one more stack.
+/// Maximum number of frames in one vectored write. A smaller value causes more system calls; a
+/// larger one uses more stack.
 const MAX_FRAMES_PER_WRITE: usize = 64;
 /// Maximum number of bytes in one read. All connections of a thread share the buffer. A smaller
-/// value needs more system calls.
+/// value causes more system calls.
 const READ_CHUNK_BYTES: usize = 16 * 1024;
 /// Number of queued control frames from which pongs are dropped. It bounds the memory for a client
 /// that sends pings and reads nothing.
 const MAX_QUEUED_CONTROL_FRAMES: u16 = 16;
-/// First byte of a pong: FIN bit and opcode 10.
+/// First byte of a pong: FIN bit and opcode 10 (RFC 6455, section 5.2). With another value, the
+/// queue of pongs is unbounded.
 const PONG: u8 = 0x8a;
 
 thread_local! {

@@ -64,8 +64,8 @@ impl Timers {
         self.sleep.as_mut().poll(cx)
     }
 
-    /// Returns what to do after the timer fired. Sets the timer again unless the connection must
-    /// close.
+    /// Returns the action to take after the timer fired. Sets the timer again unless the connection
+    /// must close.
     pub fn due(&mut self) -> Due {
         let now = Instant::now();
         if self.token_expired() {

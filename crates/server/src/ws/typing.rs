@@ -20,12 +20,12 @@ use crate::problem::Problem;
 /// costs more membership reads and pushes.
 const FRAME_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Maximum number of conversations in which one connection may type within [`FRAME_INTERVAL`].
-/// Frames beyond it are dropped.
+/// Maximum number of conversations in which one connection may type within [`FRAME_INTERVAL`]. It
+/// bounds memory per connection. Frames beyond it are dropped.
 const MAX_CONVERSATIONS: usize = 64;
 
-/// Maximum number of frames of one connection that wait for a membership read. Frames beyond it are
-/// dropped.
+/// Maximum number of frames of one connection that wait for a membership read. It bounds the load
+/// on the store. Frames beyond it are dropped.
 const MAX_PENDING_READS: usize = 8;
 
 type MembersFuture = Pin<Box<dyn Future<Output = TypingMembersResult> + Send>>;

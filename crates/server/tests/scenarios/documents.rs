@@ -88,7 +88,7 @@ async fn documented_routes_equal_the_contract_and_are_served() {
     }
 }
 
-/// Asks every path with every method: those the document does not name are refused as such.
+/// Calls every path with every method. The server must refuse the methods that the document omits.
 #[tokio::test(flavor = "multi_thread")]
 async fn undocumented_methods_return_405() {
     let world = World::new().await;
@@ -192,7 +192,7 @@ fn committed_openapi_document_is_current() {
     );
 }
 
-/// What the document says about ids is what the server does.
+/// The server accepts exactly the message ids that the document permits.
 #[tokio::test(flavor = "multi_thread")]
 async fn document_and_server_accept_the_same_message_ids() {
     let world = World::new().await;

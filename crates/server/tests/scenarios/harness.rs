@@ -1,4 +1,4 @@
-//! Test harness: starts a server, and gives users who call it and connect devices.
+//! Test harness: starts a server, and provides users who call it and connect devices.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine: under
+/// Bounds every wait of these tests. A correct server answers sooner, also on a busy machine. Under
 /// a flood of log-ins it hashes passwords at idle priority, so an answer can take half a minute
 /// there.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
@@ -268,7 +268,7 @@ impl Person {
         device.receive_type("ack").await;
     }
 
-    /// Connects, says hello and reads up to `caught_up`.
+    /// Connects, sends `hello` and reads up to `caught_up`.
     pub async fn connect_now(&self) -> Device {
         self.connect_at(json!({})).await
     }

@@ -124,7 +124,7 @@ async fn protocol_violation_closes_only_its_connection() {
     let mut honest = HonestUsers::pair(&world).await;
     let broken: [(&str, Vec<u8>); 6] = [
         ("without a mask", vec![TEXT, 2, b'{', b'}']),
-        ("of a kind that is not there", frame(FIN | 3, b"")),
+        ("with a reserved opcode", frame(FIN | 3, b"")),
         ("a ping in pieces", frame(9, b"")),
         ("a ping that is too long", frame(PING, &[0; 126])),
         ("a continuation of nothing", frame(FIN | CONTINUED, b"x")),

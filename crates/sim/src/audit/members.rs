@@ -152,7 +152,7 @@ impl Auditor {
             let is_inside =
                 |seq: u64| spells.iter().any(|(from, to)| *from <= seq && to.is_none_or(|to| seq <= to));
             let outside = membership.shown.iter().find(|seq| !is_inside(**seq))?;
-            Some((*id, format!("{user} was shown {outside} and was in the conversation at {spells:?}")))
+            Some((*id, format!("{user} received {outside} and was a member at {spells:?}")))
         });
         if let Some((id, what)) = found {
             self.find(Guarantee::Private, Some(id), what);
@@ -172,14 +172,14 @@ impl Auditor {
         for (expected, (seq, seen)) in (joined..).zip(history) {
             if *seq != expected {
                 let what =
-                    format!("{user} is in it from {joined} on and reads {seq} where {expected} belongs");
+                    format!("{user} is a member from {joined} on and reads {seq} instead of {expected}");
                 return self.find(Guarantee::Dense, Some(id), what);
             }
             self.showed(id, user, *seq, seen);
         }
         let last = history.last().map_or(0, |(seq, _)| *seq);
         if last < head {
-            let what = format!("{user} is in it from {joined} on and reads up to {last} of {head}");
+            let what = format!("{user} is a member from {joined} on and reads up to {last} of {head}");
             self.find(Guarantee::NoLoss, Some(id), what);
         }
     }

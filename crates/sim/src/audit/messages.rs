@@ -14,7 +14,7 @@ pub struct ReceivedMessage {
     pub content_type: String,
 }
 
-/// What was known when a client began to read a history. Messages that became known later may be
+/// The known state when a client began to read a history. Messages that became known later may be
 /// missing from it.
 #[derive(Clone, Copy)]
 pub struct HistoryReadStart {
@@ -132,7 +132,7 @@ impl Auditor {
         let key = (sender, seen.message_id.clone());
         let attempt = known.attempts.get(&key).filter(|(content, _)| *content == seen.content);
         if attempt.is_none() {
-            let what = format!("{seq} says what {} never sent: {seen:?}", seen.sender);
+            let what = format!("{seq} has content that {} never sent: {seen:?}", seen.sender);
             return self.find(Guarantee::NoOverwrite, Some(id), what);
         }
         if let Some(before) = known.places.insert(key, seq)
@@ -153,7 +153,7 @@ impl Auditor {
     pub fn page(&mut self, id: ConversationId, before: Option<u64>, limit: usize, stored: u64, page: &Value) {
         let head = page["head_seq"].as_u64().unwrap_or(0);
         if head < stored {
-            let what = format!("{stored} was acknowledged, and a page asked for later ends at {head}");
+            let what = format!("{stored} was acknowledged, and a page requested later ends at {head}");
             return self.find(Guarantee::NoLoss, Some(id), what);
         }
         let messages: Vec<_> =
@@ -162,7 +162,7 @@ impl Auditor {
         let least = usize::try_from(expected).unwrap_or(usize::MAX).min(limit);
         for (seq, seen) in &messages {
             if *seq != expected {
-                let what = format!("a page has {seq} where {expected} belongs");
+                let what = format!("a page has {seq} instead of {expected}");
                 return self.find(Guarantee::Dense, Some(id), what);
             }
             expected = expected.saturating_sub(1);
@@ -191,7 +191,7 @@ impl Auditor {
     ) {
         for (expected, (seq, seen)) in (1..).zip(history) {
             if *seq != expected {
-                return self.find(Guarantee::Dense, Some(id), format!("in the end {expected} is missing"));
+                return self.find(Guarantee::Dense, Some(id), format!("the final history lacks {expected}"));
             }
             self.saw(id, *seq, seen);
         }
@@ -204,7 +204,7 @@ impl Auditor {
             .next()
             .map(|(seq, seen)| (*seq, seen.clone()));
         if let Some((seq, seen)) = lost {
-            let what = format!("{seq} was shown or acknowledged and is gone: {seen:?}");
+            let what = format!("{seq} was received or acknowledged and is lost: {seen:?}");
             return self.find(Guarantee::NoLoss, Some(id), what);
         }
         if let Some(what) = known.tick_ahead(begun.at) {

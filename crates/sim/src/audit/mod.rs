@@ -1,6 +1,6 @@
 //! The auditor: compares the clients' requests with the answers and frames they receive. It knows
-//! nothing of the servers' internals. A contradiction of one of the first ten guarantees of the
-//! design is a finding; the first finding ends the run.
+//! nothing of the servers' internals. A contradiction of one of the first ten guarantees in
+//! docs/explanation/guarantees.md is a finding; the first finding ends the run.
 
 mod members;
 mod messages;
@@ -19,7 +19,7 @@ pub use messages::ReceivedMessage;
 use ticks::TickAudit;
 pub use ticks::{ReadState, ReadStates};
 
-/// The guarantees, by their number in the design.
+/// The guarantees, by their number in docs/explanation/guarantees.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 pub enum Guarantee {
     Order = 1,
@@ -41,11 +41,11 @@ impl fmt::Display for Guarantee {
             Guarantee::NoLoss => "no loss",
             Guarantee::NoDuplicate => "no duplicate",
             Guarantee::NoOverwrite => "no overwrite",
-            Guarantee::Dense => "dense",
+            Guarantee::Dense => "no gap",
             Guarantee::TicksForward => "ticks only move forward",
             Guarantee::UnreadExact => "unread is exact",
-            Guarantee::DeliveredByDevice => "delivered means that the device said so",
-            Guarantee::OnceInTheView => "every message, in order, once in the view",
+            Guarantee::DeliveredByDevice => "delivered means that the device reported it",
+            Guarantee::OnceInTheView => "the view has every message once, in order",
             Guarantee::Private => "private",
         };
         write!(f, "guarantee {} ({name})", *self as u8)
@@ -118,6 +118,10 @@ impl Auditor {
 
     /// Reports that a user without access to the conversation was not refused.
     pub fn intruded(&mut self, id: ConversationId, user: &UserId, what: &str) {
-        self.find(Guarantee::Private, Some(id), format!("{user} is not in {id} and was let {what}"));
+        self.find(
+            Guarantee::Private,
+            Some(id),
+            format!("{user} is not a member of {id} and was allowed to {what}"),
+        );
     }
 }

@@ -19,7 +19,7 @@ impl Auditor {
         };
         if last < stored {
             let what = format!(
-                "{stored} was acknowledged, and the inbox of {reader} asked for later ends at {last}"
+                "{stored} was acknowledged, and the inbox of {reader} requested later ends at {last}"
             );
             return self.find(Guarantee::NoLoss, Some(id), what);
         }

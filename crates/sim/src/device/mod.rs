@@ -1,7 +1,7 @@
 //! A user's device: it keeps received messages, sends messages and receipts, and reconnects after a
 //! disconnect.
 
-mod hearing;
+mod frames;
 mod ticks;
 mod view;
 
@@ -321,7 +321,7 @@ impl Device {
     ) -> Result<(), ConnectionEnded> {
         let (kind, seq) = if said.read > 0 { ("read", said.read) } else { ("delivered", said.delivered) };
         self.town.auditor().says(id, &self.user, said);
-        self.note(format_args!("says {kind} {}:{seq}", short(id)));
+        self.note(format_args!("sends {kind} {}:{seq}", short(id)));
         self.say(connection, &json!({"type": kind, "conversation_id": id.to_string(), "seq": seq})).await
     }
 }

@@ -53,7 +53,7 @@ impl OpenRequests {
     }
 }
 
-/// Delay before a failed request is repeated.
+/// Delay before a failed request is repeated. A longer delay keeps the final check waiting.
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Device {
@@ -117,7 +117,7 @@ impl Device {
     pub(super) fn status(&mut self, id: ConversationId, frame: &Value) {
         let Some((user, told)) = member_state(frame) else { return };
         self.note(format_args!(
-            "is told that {user} has {}:{} and read {}",
+            "receives that {user} has {}:{} and read {}",
             short(id),
             told.delivered,
             told.read
@@ -131,7 +131,7 @@ impl Device {
         };
         let mut auditor = self.town.auditor();
         if !auditor.was_let_in(id, &self.user) {
-            return auditor.intruded(id, &self.user, "hear a tick of it");
+            return auditor.intruded(id, &self.user, "receive a tick of it");
         }
         auditor.told(&observer, id, &user, told);
     }

@@ -1,11 +1,12 @@
 //! Bugs in the events that the store publishes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::ports::{CommitListener, Committed, CommittedChange, Ephemeral, ReadStateMoved};
 use bluetick_core::{ConversationId, Members, ReadState, UserId};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::PlantedBug;
 
@@ -40,13 +41,13 @@ impl RiggedListener {
     }
 
     fn last(&self) -> MutexGuard<'_, BTreeMap<(ConversationId, UserId), ReadState>> {
-        self.last.lock().expect("no code panics while it holds this lock")
+        self.last.lock()
     }
 
     /// Returns the largest member list of the conversation so far. It approximates all former
     /// members.
     fn crowd(&self, committed: &Committed) -> Arc<Members> {
-        let mut crowds = self.crowds.lock().expect("no code panics while it holds this lock");
+        let mut crowds = self.crowds.lock();
         let crowd =
             crowds.entry(committed.message.conversation).or_insert_with(|| Arc::clone(&committed.members));
         if committed.members.len() >= crowd.len() {
@@ -62,7 +63,7 @@ impl RiggedListener {
     /// Holds a message back until the next message of its conversation is published.
     fn swap(&self, batch: Vec<Committed>) -> Vec<Committed> {
         let mut told = Vec::new();
-        let mut held = self.held.lock().expect("no code panics while it holds this lock");
+        let mut held = self.held.lock();
         for committed in batch {
             match held.take() {
                 None if self.goes_wrong() => *held = Some(committed),

@@ -36,7 +36,7 @@ pub enum PlantedBug {
     DeliveredWithoutDevice,
     /// Non-members can read pages.
     PageForAnybody,
-    /// A receipt above the head is taken at face value.
+    /// A receipt above the head is accepted unchanged.
     TickPastHead,
     /// The first tick published after a restart is lower than the last one before it.
     TicksBehindAtRestart,
@@ -57,6 +57,7 @@ pub enum PlantedBug {
 }
 
 impl PlantedBug {
+    /// Every bug, in the order of the output.
     pub const ALL: [PlantedBug; 21] = [
         PlantedBug::AckBeforeSync,
         PlantedBug::SeqReused,

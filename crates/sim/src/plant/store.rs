@@ -1,8 +1,8 @@
 //! Bugs in the answers of the store.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::ports::{
@@ -14,6 +14,7 @@ use bluetick_core::{
     PageRequest, Person, Profile, ProfileUpdate, ReadState, ReceiptCounts, Refusal, Revocations, Seq,
     StoreError, Timestamp, User, UserId,
 };
+use parking_lot::Mutex;
 
 use super::PlantedBug;
 
@@ -23,7 +24,7 @@ pub struct RiggedStore {
     asked: AtomicU64,
     /// A user who may read the conversation.
     readers: Mutex<BTreeMap<ConversationId, UserId>>,
-    /// ReceiptCounts above the head, by conversation and user.
+    /// Receipts above the head, by conversation and user.
     boasts: Mutex<BTreeMap<(ConversationId, UserId), Seq>>,
 }
 
@@ -72,7 +73,7 @@ impl Store for RiggedStore {
     async fn page(&self, request: PageRequest) -> Result<Page, StoreError> {
         let (id, reader) = (request.conversation, request.reader.clone());
         let page = self.store.page(request.clone()).await;
-        let mut readers = self.readers.lock().expect("no code panics while it holds this lock").clone();
+        let mut readers = self.readers.lock().clone();
         match page {
             Err(StoreError::Refused(Refusal::NotAMember)) if self.plant == PlantedBug::PageForAnybody => {
                 let Some(reader) = readers.remove(&id) else { return page };
@@ -80,7 +81,7 @@ impl Store for RiggedStore {
             }
             page => {
                 if page.is_ok() {
-                    self.readers.lock().expect("no code panics while it holds this lock").insert(id, reader);
+                    self.readers.lock().insert(id, reader);
                 }
                 page
             }
@@ -162,7 +163,7 @@ impl Store for RiggedStore {
         let (whose, seq) = ((receipt.conversation, receipt.user.clone()), receipt.seq);
         let reached = self.store.apply_receipt(receipt).await?;
         if reached.delivered < seq {
-            self.boasts.lock().expect("no code panics while it holds this lock").insert(whose, seq);
+            self.boasts.lock().insert(whose, seq);
         }
         Ok(reached)
     }
@@ -170,7 +171,7 @@ impl Store for RiggedStore {
     async fn statuses(&self, id: ConversationId, reader: &UserId) -> Result<Statuses, StoreError> {
         let mut statuses = self.store.statuses(id, reader).await?;
         if self.plant == PlantedBug::TickPastHead {
-            let boasts = self.boasts.lock().expect("no code panics while it holds this lock");
+            let boasts = self.boasts.lock();
             for member in &mut statuses.members {
                 let boast = boasts.get(&(id, member.user.clone())).copied().unwrap_or_default();
                 let is = member.read_state;

@@ -4,13 +4,14 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use bluetick_core::ports::{CommitListener, NoFleet, Store};
 use bluetick_server::{Hub, Metrics};
 use bluetick_store_embedded::disk::{Disk, Faults};
 use bluetick_store_embedded::{EmbeddedStore, StoreParts, StoreSettings, WorkMode};
+use parking_lot::{Mutex, MutexGuard};
 use tempfile::TempDir;
 use tokio::io::DuplexStream;
 use tokio::sync::Notify;
@@ -77,11 +78,11 @@ impl Embedded {
     }
 
     fn life(&self) -> MutexGuard<'_, Option<SimulatedServer>> {
-        self.life.lock().expect("no code panics while it holds this lock")
+        self.life.lock()
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
+        throw(&mut self.dice.lock())
     }
 
     fn note(&self, what: impl std::fmt::Display) {
@@ -150,12 +151,12 @@ impl Embedded {
         // Cut the connections first, so that no client sees the effects of what the node still
         // does.
         self.town.network.cut_all(0);
-        let image = life.image.lock().expect("no code panics while it holds this lock").take();
+        let image = life.image.lock().take();
         if let Some(image) = image {
-            self.note("loses its power in the middle of a checkpoint");
+            self.note("loses power during a checkpoint");
             return Some(image);
         }
-        self.note("loses its power");
+        self.note("loses power");
         let survived = |length: usize| {
             let most = length as u64;
             let kept = self.throw(|dice| match dice.below(3) {
@@ -179,7 +180,7 @@ impl Embedded {
     /// Shuts the server down gracefully and starts it again.
     async fn restart(&self) {
         let Some(life) = self.life().take() else { return };
-        self.note("is told to stop");
+        self.note("receives the stop signal");
         let SimulatedServer { node, directory, store, .. } = life;
         node.server.drain().await;
         drop((store, node.steps));
@@ -195,12 +196,12 @@ impl Embedded {
             Fault::Crash => self.crash_and_return().await,
             Fault::CrashWhileWriting => {
                 let left = self.throw(|dice| dice.between(1, 6));
-                self.note(format_args!("will lose its power {left} steps of the disk from here"));
+                self.note(format_args!("will lose power after {left} disk operations"));
                 faults.power_left.store(left, Ordering::SeqCst);
             }
             Fault::CrashInCheckpoint => {
                 let left = self.throw(|dice| dice.between(1, 8));
-                self.note(format_args!("will lose its power {left} steps of a checkpoint from here"));
+                self.note(format_args!("will lose power after {left} checkpoint steps"));
                 let steps = self.life().as_ref().map(|life| Arc::clone(&life.checkpoint_steps));
                 steps.inspect(|steps| steps.store(left, Ordering::SeqCst));
             }
@@ -217,7 +218,7 @@ impl Embedded {
                 let hour = 3_600_000;
                 let by = self.throw(|dice| dice.between(0, 2 * hour));
                 let by = i64::try_from(by).unwrap_or(0) - i64::try_from(hour).unwrap_or(0);
-                self.note(format_args!("has its clock moved by {by} ms"));
+                self.note(format_args!("has its clock set by {by} ms"));
                 self.off_ms.fetch_add(by, Ordering::SeqCst);
                 self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
                 self.clock.jump(by);
@@ -255,7 +256,7 @@ impl Embedded {
         }
         self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
         self.clock.set_right();
-        self.note("has no more trouble");
+        self.note("has no more faults");
     }
 }
 
@@ -317,7 +318,7 @@ fn power_failure(
         if left == 1 {
             faults.cut_power(0).expect("the files are in memory");
             let taken = copy_of(directory.path());
-            *image.lock().expect("no code panics while it holds this lock") = Some(taken);
+            *image.lock() = Some(taken);
         }
     })
 }

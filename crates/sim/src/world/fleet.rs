@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bluetick_archive::ArchiveSettings;
@@ -17,11 +17,12 @@ use bluetick_store_cloud::hot::Layout;
 use bluetick_store_cloud::neighbours::memory::Street;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::{CloudParts, CloudStore, EngineSettings, NodeId};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::DuplexStream;
 use tokio::time::{Instant, sleep};
 
-use super::hints::Wire;
-use super::neighbours::Post;
+use super::bus::Post;
+use super::cache::Wire;
 use super::node::{self, Node};
 use super::rows::FaultyRows;
 use crate::clock::SimClock;
@@ -55,10 +56,11 @@ struct RunningNode {
     clock: Arc<SimClock>,
 }
 
-/// Time after which a crashed node is removed from the cluster membership.
+/// Time after which the cluster membership drops a crashed node, as if its entry in Redis had
+/// expired. With a shorter time, fewer events go to crashed nodes.
 const FORGOTTEN: Duration = Duration::from_secs(10);
-/// Layout of hot conversations. Its sizes are so small that runs cross block and partition
-/// read state all the time.
+/// Layout of hot conversations. The sizes are small, so that runs cross the boundaries of blocks
+/// and partitions often. Larger sizes leave those boundaries untested.
 const HOT: Layout =
     Layout { block: 2, plain_through: Seq::new(4), ahead: 8, most_partitions: 4, restless: true };
 
@@ -88,11 +90,11 @@ impl SimulatedFleet {
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<usize, RunningNode>> {
-        self.places.lock().expect("no code panics while it holds this lock")
+        self.places.lock()
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
+        throw(&mut self.dice.lock())
     }
 
     fn note(&self, what: impl std::fmt::Display) {
@@ -175,7 +177,7 @@ impl SimulatedFleet {
     async fn restart(&self) {
         let number = self.any();
         let Some(place) = self.places().remove(&number) else { return };
-        self.note(format_args!("{} is told to stop", place.name));
+        self.note(format_args!("{} receives the stop signal", place.name));
         place.node.server.drain().await;
         self.town.network.cut_all(number);
         self.start(number).await;
@@ -187,23 +189,23 @@ impl SimulatedFleet {
             Fault::Crash => self.crash_and_return().await,
             Fault::Restart => self.restart().await,
             Fault::RedisAway => {
-                self.note("Redis is away");
+                self.note("Redis is unavailable");
                 self.redis_is_away.store(true, Ordering::SeqCst);
                 sleep(self.throw(|dice| dice.millis(100, 8_000))).await;
                 self.redis_is_away.store(false, Ordering::SeqCst);
-                self.note("Redis is back");
+                self.note("Redis is available again");
             }
             Fault::RedisAwayForOne => {
                 let number = self.any();
                 let wire = self.places().get(&number).map(|place| Arc::clone(&place.wire));
                 let Some(wire) = wire else { return };
-                self.note(format_args!("Redis is away for node {number} alone"));
+                self.note(format_args!("Redis is unavailable for node {number} alone"));
                 wire.is_away.store(true, Ordering::SeqCst);
                 sleep(self.throw(|dice| dice.millis(100, 5_000))).await;
                 wire.is_away.store(false, Ordering::SeqCst);
             }
             Fault::RedisForgets => {
-                self.note("Redis forgets everything");
+                self.note("Redis loses all data");
                 self.hints.forget_everything();
                 self.street.lose_news();
             }
@@ -212,14 +214,14 @@ impl SimulatedFleet {
                 place.wire.fails.store(often, Ordering::SeqCst);
             }),
             Fault::RedisActsLate => self.with_any(|place| {
-                self.note(format_args!("Redis acts late for {} one time in {often}", place.name));
+                self.note(format_args!("Redis executes calls of {} late one time in {often}", place.name));
                 place.wire.acts_late.store(often, Ordering::SeqCst);
             }),
             Fault::CounterSetBack => {
                 let all = self.town.auditor().conversations();
                 if !all.is_empty() {
                     let (id, by) = self.throw(|dice| (*dice.pick(&all), dice.between(1, 20)));
-                    self.note(format_args!("a counter is set back by {by}"));
+                    self.note(format_args!("a Redis counter is set back by {by}"));
                     self.hints.rewind(id, by);
                 }
             }
@@ -232,7 +234,10 @@ impl SimulatedFleet {
                 place.way.loses_answers.store(often, Ordering::SeqCst);
             }),
             Fault::TablesActLate => self.with_any(|place| {
-                self.note(format_args!("the tables act late for {} one time in {often}", place.name));
+                self.note(format_args!(
+                    "the tables execute requests of {} late one time in {often}",
+                    place.name
+                ));
                 place.way.acts_late.store(often, Ordering::SeqCst);
             }),
             Fault::TablesSlow => self.with_any(|place| {
@@ -243,7 +248,7 @@ impl SimulatedFleet {
                 let number = self.any();
                 let name = self.places().get(&number).map(|place| place.name.clone());
                 let Some(name) = name else { return };
-                self.note(format_args!("news from {name} are late"));
+                self.note(format_args!("events from {name} are delayed"));
                 self.street.hold_letters_from(&name);
                 sleep(self.throw(|dice| dice.millis(50, 3_000))).await;
                 self.street.deliver_letters();
@@ -252,13 +257,13 @@ impl SimulatedFleet {
                 let by = self.throw(|dice| dice.between(0, 7_200_000));
                 let by = i64::try_from(by).unwrap_or(0) - 3_600_000;
                 self.with_any(|place| {
-                    self.note(format_args!("the clock of {} is moved by {by} ms", place.name));
+                    self.note(format_args!("the clock of {} is set by {by} ms", place.name));
                     self.town.counts.clocks_set.fetch_add(1, Ordering::SeqCst);
                     place.clock.jump(by);
                 });
             }
             Fault::Mended => self.with_any(|place| {
-                self.note(format_args!("{} has no more trouble", place.name));
+                self.note(format_args!("{} has no more faults", place.name));
                 place.way.heal();
                 place.wire.heal();
             }),
@@ -280,7 +285,7 @@ impl SimulatedFleet {
             place.clock.set_right();
         }
         self.redis_is_away.store(false, Ordering::SeqCst);
-        self.note("has no more trouble");
+        self.note("has no more faults");
     }
 }
 

@@ -1,9 +1,9 @@
 //! The servers of a run, their simulated infrastructure and its faults.
 
+mod bus;
+mod cache;
 mod embedded;
 mod fleet;
-mod hints;
-mod neighbours;
 mod node;
 mod rows;
 

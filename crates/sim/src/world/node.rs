@@ -23,7 +23,8 @@ pub struct Node {
     pub steps: JoinSet<()>,
 }
 
-/// Default and maximum lifetime of the tokens that the servers mint.
+/// Default and maximum lifetime of the tokens that the servers mint. It must exceed the length of a
+/// run, or valid tokens expire.
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Disables limits that the simulation would exceed: all clients share one address, and a few users

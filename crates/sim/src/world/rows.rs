@@ -1,13 +1,14 @@
 //! One node's connection to the tables. Requests are slow, fail, lose their answer, or take effect
 //! late.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::dice::Dice;
@@ -38,7 +39,7 @@ enum RequestOutcome {
 }
 
 fn no_answer() -> RowsError {
-    RowsError::NoAnswer("as the simulation wants it".to_owned())
+    RowsError::NoAnswer("injected by the simulation".to_owned())
 }
 
 impl FaultyRows {
@@ -62,7 +63,7 @@ impl FaultyRows {
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
+        throw(&mut self.dice.lock())
     }
 
     fn happens(&self, one_in: &AtomicU64) -> bool {
@@ -105,7 +106,7 @@ impl FaultyRows {
         some
     }
 
-    /// Executes the request now or later. Always returns `NoAnswer`.
+    /// Executes the request now or later. Returns `NoAnswer`, or the error of an immediate execution.
     async fn sooner_or_later<Deed>(
         &self,
         fate: RequestOutcome,

@@ -1,8 +1,8 @@
 //! Erases content in the chunks and inbox rows, and keeps the durable records of erasures.
 //!
-//! Beside the request and the erasure records, the *mark* that files may still hold erased content
-//! records the remaining work. The transaction that replaces the request sets it. The archiver
-//! clears it after scrubbing the log and rewriting the tables.
+//! Besides the request and the erasure records, a third row records remaining work: the *mark*,
+//! which means that files may still hold erased content. The transaction that replaces the request
+//! sets it. The archiver clears it after scrubbing the log and rewriting the tables.
 
 use std::sync::Arc;
 

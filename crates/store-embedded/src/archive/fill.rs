@@ -107,7 +107,7 @@ impl Archiver {
             let name = cold_record.location.segment(self.identity.tag.0, message.conversation);
             self.state
                 .shared
-                .log_damage(&name, &format_args!("{name} holds something else for seq {}", message.seq));
+                .log_damage(&name, &format_args!("{name} has another record for seq {}", message.seq));
             return lose(message);
         }
         message.content = record.shared_content();

@@ -80,7 +80,7 @@ pub fn records_in<'f>(
         let agrees = crate::codec::cold::stub_of(record, hasher)
             .is_ok_and(|(stub, content_hash)| stub == kept && content_hash == hash);
         if !agrees {
-            return Err(format!("it holds something else for seq {seq}"));
+            return Err(format!("its record for seq {seq} differs from the row"));
         }
         records.push(record);
     }

@@ -24,8 +24,10 @@ mod space;
 mod verify;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use bluetick_archive::jobs::ArchiveStep;
 use bluetick_archive::{ArchiveSettings, ObjectArchive, ObjectArchiveError, SegmentName, jobs};
@@ -48,14 +50,18 @@ use crate::tables::{StoreIdentity, Tables, TablesError};
 /// Called at each step. If it returns `false`, the job ends there, as in a crash.
 pub type OnArchiveStep = Arc<dyn Fn(ArchiveStep) -> bool + Send + Sync>;
 
-/// Interval between two searches for orphans of the whole store. The first run after a start also
+/// Interval between two searches for orphans of the whole store. A longer one keeps orphans on
+/// disk; a shorter one lists the object store more often. The first run after a start also
 /// searches.
 const SWEEP_EVERY: Duration = Duration::from_secs(24 * 3600);
-/// Upper bound on how long [`Archiver::stop`] waits for the running job.
+/// Upper bound on how long [`Archiver::stop`] waits for the running job. A longer one delays
+/// shutdown. If it is too short, nothing is lost: the next run continues the job.
 const STOPPING_PATIENCE: Duration = Duration::from_secs(3);
-/// Interval at which [`Archiver::stop`] checks whether detached steps have ended.
+/// Interval at which [`Archiver::stop`] checks whether detached steps have ended. A longer one
+/// delays shutdown.
 const STOPPING_LOOKS: Duration = Duration::from_millis(10);
-/// Upper bound on how long a job waits for a checkpoint or a log scrub. After it, the job fails.
+/// Upper bound on how long a job waits for a checkpoint or a log scrub. After it, the job fails, so
+/// a slow disk needs a long one.
 const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the archive jobs of one store, one job at a time.
@@ -132,7 +138,7 @@ impl Archiver {
     }
 
     fn swept(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.state.swept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.swept.lock()
     }
 
     /// Called between the steps of a job. Errors with `Stopped` if the job must end.
@@ -145,8 +151,8 @@ impl Archiver {
         if self.state.stopping.load(Ordering::Relaxed) { Err(ArchiveError::Stopped) } else { Ok(()) }
     }
 
-    /// Prevents new jobs and waits up to `STOPPING_PATIENCE` for the running one. A job that still
-    /// waits for the object archive is cut off. It loses nothing at any step.
+    /// Prevents new jobs and waits up to `STOPPING_PATIENCE` for the running one. After it, a job
+    /// that still waits for the object archive is abandoned. It loses nothing at any step.
     pub async fn stop(&self) {
         self.state.stopping.store(true, Ordering::Relaxed);
         let at_rest = async {

@@ -1,5 +1,6 @@
 //! The rows of the embedded store as the archive jobs use them. Rows are chunks, and one
-//! transaction changes all chunks of a segment. The store has one node, so no write is late.
+//! transaction changes all chunks of a segment. The store has one node, so no delayed write of
+//! another node can arrive.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ use super::{Archiver, erase, move_out, restore, retention, rewrite, verify};
 use crate::codec::archive::{Erasure, SegmentRow, StoredErasureRequest};
 use crate::tables::{ChunkKey, RequestKey, TablesError};
 
-/// Conversations that are read from the tables at a time. Bounds the length of a snapshot and the
-/// memory.
+/// Conversations that are read from the tables at a time. Bounds the memory, and how long a
+/// snapshot keeps freed pages from reuse.
 const BATCH: usize = 1_000;
 
 /// The rows of a running job. The caller holds the job lock of the [`Archiver`].
@@ -43,6 +44,7 @@ impl ArchiveRows for JobRows<'_> {
     type Request = (RequestKey, StoredErasureRequest);
     type Erasure = Erasure;
 
+    /// `objects` lists the segment rows only.
     const LISTS_ORPHANS: bool = false;
 
     fn store(&self) -> [u8; 8] {

@@ -9,14 +9,14 @@ use bluetick_core::ports::{ArchiveError, Progress, Stage};
 use super::{ArchiveStep, Archiver};
 use crate::tables::{FileSpace, TablesError};
 
-/// Minimum of free bytes in the tables for a compaction. Below it, a rewrite costs more than it
-/// returns.
+/// Minimum number of free bytes in the tables for a compaction. Below it, a rewrite costs more than
+/// it returns.
 const COMPACT_FROM_BYTES: u64 = 1 << 20;
-/// Minimum of free space for a compaction, as a divisor of the file size. 4 means a quarter of the
-/// file.
+/// Minimum of free space for a compaction, as a divisor of the file size: 4 means a quarter of the
+/// file. A larger divisor rewrites the tables more often.
 const COMPACT_FROM_PART: u64 = 4;
-/// Attempts to clean up files before the job reports that erased content remains. Continuous
-/// readers block the swap of the tables, and a full disk blocks a new log file.
+/// Upper bound on the attempts to clean up files before the job reports that erased content
+/// remains. Continuous readers block the swap of the tables, and a full disk blocks a new log file.
 const CLEANING_ATTEMPTS: u32 = 3;
 
 /// Returns whether a retry may help. It does not help during shutdown, or on a disk without space

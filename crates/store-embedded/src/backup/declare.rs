@@ -20,7 +20,7 @@ pub enum DeclareError {
     Lock { directory: PathBuf, error: LockError },
     #[error("{}: there is no store here", .0.display())]
     NoStore(PathBuf),
-    #[error("{}: a backup was being restored here, and that was not finished", .0.display())]
+    #[error("{}: a restore of a backup is unfinished here", .0.display())]
     HalfRestored(PathBuf),
     #[error("no epoch is left after {0}")]
     NoEpoch(u64),

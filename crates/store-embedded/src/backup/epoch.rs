@@ -5,9 +5,10 @@ use bluetick_core::ports::Random;
 use bluetick_core::time::Clock;
 
 /// Number of random bits at the end of an epoch. Two restores in the same second collide once in
-/// two million.
+/// two million; clients would then keep an invalid cache.
 const RANDOM_BITS: u32 = 21;
-/// Upper bound on an epoch. Clients read it as a JSON number, which is exact up to here.
+/// Upper bound on an epoch. Clients read it as a JSON number, which is exact up to here. Above it,
+/// two epochs could look equal.
 const MAX_EPOCH: u64 = (1 << 53) - 1;
 
 /// Returns an epoch above `before` that differs from those of other restores of the same store: the

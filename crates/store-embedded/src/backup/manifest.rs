@@ -4,9 +4,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-/// File name of the manifest, next to the parts.
+/// File name of the manifest, next to the parts. A restore finds no backup under another name.
 pub const MANIFEST: &str = "MANIFEST.json";
-/// Identifies the file as a manifest.
+/// Identifies the file as a manifest. After a change, existing backups cannot be restored.
 const FORMAT: &str = "bluetick backup";
 /// Format version of the manifest. Raise it when older programs cannot restore the backup.
 const VERSION: u32 = 1;
@@ -40,7 +40,7 @@ impl Part {
         if bytes.len() as u64 != self.bytes {
             return Some(format!("it has {} bytes instead of {}", bytes.len(), self.bytes));
         }
-        (sha256(bytes) != self.sha256).then(|| "it is not what was written".to_owned())
+        (sha256(bytes) != self.sha256).then(|| "its checksum does not match".to_owned())
     }
 }
 
@@ -86,7 +86,9 @@ struct ManifestVersion {
 }
 
 impl Manifest {
+    /// The value of `format` in every manifest.
     pub const FORMAT: &str = FORMAT;
+    /// The value of `version` in a manifest that this program writes.
     pub const VERSION: u32 = VERSION;
 
     pub fn encode(mut self) -> Vec<u8> {
@@ -107,7 +109,7 @@ impl Manifest {
         let damaged = |error: serde_json::Error| ManifestError::Damaged(error.to_string());
         let ManifestVersion { format, version } = serde_json::from_slice(bytes).map_err(damaged)?;
         if format != FORMAT {
-            return Err(ManifestError::Damaged("it is not of a backup".to_owned()));
+            return Err(ManifestError::Damaged("it is not a manifest".to_owned()));
         }
         if version > VERSION {
             return Err(ManifestError::TooNew(version));

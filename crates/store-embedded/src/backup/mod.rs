@@ -28,16 +28,14 @@ pub use manifest::{MANIFEST, Manifest, ManifestError, Part, PartKind};
 pub use restore::{RESTORING, RestoreError, RestoreParts, Restored, restore};
 
 /// The secret files of a data directory. They allow signing tokens for any user and acting as the
-/// operator.
+/// operator. A restore refuses any other key file.
 pub const KEY_FILES: [&str; 2] = ["token.key", "admin.key"];
 
 /// Maps an error of the backup destination to the error of a backup.
 fn at_destination(error: ObjectArchiveError) -> ArchiveError {
     match error {
         ObjectArchiveError::Settings(why) => ArchiveError::Refused(why),
-        ObjectArchiveError::Missing { name } => {
-            ArchiveError::Unavailable(format!("{name} is not there any more"))
-        }
+        ObjectArchiveError::Missing { name } => ArchiveError::Unavailable(format!("{name} is missing")),
         ObjectArchiveError::Damaged { name, why } => ArchiveError::Unavailable(format!("{name}: {why}")),
         ObjectArchiveError::Unavailable(why) => ArchiveError::Unavailable(why),
     }

@@ -10,17 +10,20 @@
 
 use crate::codec::{DecodeError, Reader, put_bytes};
 
-/// Format version of a part.
+/// Format version of a part. Readers refuse all others.
 const VERSION: u8 = 1;
-/// zstd level of a part.
+/// zstd level of a part. A higher one makes backups smaller and slower.
 const COMPRESSION_LEVEL: i32 = 1;
-/// Raw bytes at which a part is closed. Bounds the memory for one part.
+/// Raw bytes at which a part is closed. Bounds the memory for one part. A smaller value makes more
+/// objects.
 const PART_RAW_BYTES: usize = 8 << 20;
 /// Upper bound on the raw length in a part, in bytes, so that a damaged length cannot exhaust
 /// memory.
 const MAX_RAW_BYTES: u64 = 1 << 30;
-// Tags of the entries of a rows part.
+/// Tag of an entry in a rows part: the name of the table of the rows that follow. Stored, so the
+/// value must never change.
 const TABLE: u8 = 0;
+/// Tag of an entry in a rows part: a row. Stored, so the value must never change.
 const ROW: u8 = 1;
 
 /// A part under construction.

@@ -28,7 +28,8 @@ use crate::lock::{self, DataLock, LockError};
 use crate::log::{self, BatchNumber, LogError, StoreTag};
 use crate::tables::{TablesError, fill};
 
-/// The subdirectory in which a restore builds. It exists until the restore is complete.
+/// The subdirectory in which a restore builds. It exists until the restore is complete, and no
+/// server starts while it exists. All versions must agree on it.
 pub const RESTORING: &str = "restoring";
 
 #[derive(Debug, Error)]
@@ -43,7 +44,7 @@ pub enum RestoreError {
     Unreachable(String),
     #[error("{} is not empty; a backup is restored into a new directory only", .0.display())]
     NotEmpty(PathBuf),
-    #[error("{}: an earlier restore was interrupted; delete this directory and give the command again", .0.display())]
+    #[error("{}: an earlier restore was interrupted; delete this directory and run the command again", .0.display())]
     Interrupted(PathBuf),
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
@@ -54,7 +55,7 @@ pub enum RestoreError {
     #[error("the restored files cannot be checked: {0}")]
     Check(#[from] CheckError),
     #[error(
-        "what was restored is not sound, though every part is what was written: {0}. It stays in `{RESTORING}`"
+        "the restored store is damaged, although every part matches its checksum: {0}. It stays in `{RESTORING}`"
     )]
     NotSound(String),
     #[error("{}: {error}", directory.display())]
@@ -153,7 +154,7 @@ impl BackupRestore {
     fn next_epoch(&self) -> Result<Epoch, RestoreError> {
         let before = Epoch::new(self.manifest.epoch);
         let next = epoch_after(before, &*self.parts.clock, &*self.parts.random);
-        Ok(next.ok_or_else(|| ManifestError::Damaged("no epoch comes after its own".to_owned()))?)
+        Ok(next.ok_or_else(|| ManifestError::Damaged("its epoch is the highest one".to_owned()))?)
     }
 
     fn tag(&self) -> Result<StoreTag, RestoreError> {
@@ -161,7 +162,7 @@ impl BackupRestore {
         let byte = |at: usize| text.get(at * 2..at * 2 + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
         let mut tag = [0; 8];
         for (at, slot) in tag.iter_mut().enumerate() {
-            *slot = byte(at).ok_or_else(|| ManifestError::Damaged("the name of its store".to_owned()))?;
+            *slot = byte(at).ok_or_else(|| ManifestError::Damaged("its store id is invalid".to_owned()))?;
         }
         Ok(StoreTag(tag))
     }
@@ -172,7 +173,7 @@ impl BackupRestore {
             Err(ObjectArchiveError::Missing { .. }) => {
                 return Err(RestoreError::Damaged {
                     name: part.name.clone(),
-                    why: "it is not there".to_owned(),
+                    why: "it is missing".to_owned(),
                 });
             }
             Err(error) => return Err(RestoreError::Unreachable(error.to_string())),
@@ -218,7 +219,7 @@ impl BackupRestore {
             return Ok(damage);
         }
         let (said, found) = (self.manifest.damaged_rows, damage.rows);
-        Err(RestoreError::NotSound(format!("{found} rows are damaged, and {said} were when it was made")))
+        Err(RestoreError::NotSound(format!("{found} rows are damaged; the manifest says {said}")))
     }
 
     fn make_log(&self, directory: &Path, tag: StoreTag) -> Result<(), RestoreError> {
@@ -252,7 +253,7 @@ impl BackupRestore {
         if !super::KEY_FILES.contains(&part.name.as_str()) {
             return Err(RestoreError::Damaged {
                 name: part.name.clone(),
-                why: "there is no such key".to_owned(),
+                why: "unknown key file".to_owned(),
             });
         }
         let path = building.join(&part.name);

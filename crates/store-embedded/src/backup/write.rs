@@ -22,9 +22,11 @@ use crate::log::{self, BatchNumber, LogError, Spares, StoreTag};
 use crate::store::EmbeddedStore;
 use crate::tables::{Snapshot, Tables, verified};
 
-/// Parts that may wait for upload. Bounds the memory of a backup.
+/// Upper bound on the parts that wait for upload. Bounds the memory of a backup, together with
+/// `PART_RAW_BYTES`.
 const PARTS_AHEAD: usize = 1;
-/// Number of rows between two progress reports and checks for shutdown.
+/// Number of rows between two progress reports and checks for shutdown. A larger number delays
+/// shutdown.
 const ROWS_BETWEEN_STOP_CHECKS: u64 = 1_000;
 
 /// Reads the store on a blocking thread and sends finished parts to the uploader.

@@ -15,7 +15,8 @@ use crate::codec::record::{self, Record};
 use crate::codec::rows::{self, StoredConversation};
 use crate::tables::{ChunkKey, Snapshot, TablesError};
 
-/// Number of rows between two progress reports.
+/// Number of rows between two progress reports. A smaller number slows the check; a larger one
+/// makes progress coarse.
 const ROWS_BETWEEN_REPORTS: u64 = 1_000;
 
 /// The state of the row and conversation checks.
@@ -70,22 +71,21 @@ impl RowCheck<'_> {
         self.report.messages += head.get();
         let chunks = self.chunks(id, head)?;
         if chunks.next != head.next() {
-            let finding = Finding::row("chunks", id.to_string(), "these messages are not there");
+            let finding = Finding::row("chunks", id.to_string(), "these messages are missing");
             match chunks.next < head.next() {
                 true => self.findings.add(finding.of(id).at(chunks.next, head)),
                 false => {
-                    let finding =
-                        Finding::row("chunks", id.to_string(), "there are messages beyond the head");
+                    let finding = Finding::row("chunks", id.to_string(), "there are messages above the head");
                     self.findings.add(finding.of(id).at(head.next(), chunks.next.previous()));
                 }
             }
         }
         if chunks.whole && chunks.notices != stored.notices {
-            let what = format!("it says {} notices, and there are {}", stored.notices, chunks.notices);
+            let what = format!("the row has {} notices instead of {}", stored.notices, chunks.notices);
             self.findings.add(Finding::row("conversations", id.to_string(), what).of(id));
         }
         if chunks.whole && chunks.newest > stored.newest_at && head > Seq::ZERO {
-            let what = "a message was received later than any, as it says";
+            let what = "a message is newer than the row's newest_at";
             self.findings.add(Finding::row("conversations", id.to_string(), what).of(id));
         }
         let Ok((members, member_states)) = self.snapshot.members(id) else { return Ok(()) };
@@ -151,7 +151,7 @@ impl RowCheck<'_> {
             let last = first.plus(header.count as u64).previous();
             if all.whole && header.notices_before != all.notices {
                 let what =
-                    format!("{} notices before it, and it says {}", all.notices, header.notices_before);
+                    format!("{} notices before it; the header says {}", all.notices, header.notices_before);
                 wrong.push(finding(what).at(first, last));
             }
             all.notices = header.notices_before;
@@ -216,7 +216,7 @@ impl RowCheck<'_> {
             let key = ChunkKey { conversation: id, first: location.first };
             let row = self.snapshot.segment(key).ok().flatten();
             if row.is_none_or(|row| row.last != location.last || row.revision != location.revision) {
-                let what = "it refers to a segment of the archive that is not known";
+                let what = "it refers to an unknown segment of the archive";
                 self.findings.add(
                     Finding::row("chunks", format!("{id} from seq {first}"), what)
                         .of(id)
@@ -231,13 +231,13 @@ impl RowCheck<'_> {
     fn member_state(&mut self, id: ConversationId, head: Seq, member: &Member, member_state: &MemberState) {
         let MemberState { delivered, read, shown_read, acknowledged, sent, .. } = *member_state;
         let what = if member.joined_seq > head.next() {
-            "it joins beyond the head"
+            "the joined_seq is above the head"
         } else if delivered > head || acknowledged > head || sent > head {
-            "it stands beyond the head"
+            "the read state is above the head"
         } else if read > delivered {
-            "it has read what was not delivered to it"
+            "read is above delivered"
         } else if shown_read > read {
-            "others are shown that it has read what it has not"
+            "shown_read is above read"
         } else {
             return;
         };

@@ -15,7 +15,8 @@ pub struct Lookalikes {
 }
 
 impl Lookalikes {
-    /// Maximum number of reported groups. Further groups are ignored.
+    /// Maximum number of reported groups. It bounds the report and memory. Further groups are
+    /// ignored.
     const MAX_KEPT: usize = 1_000;
 
     /// Adds the id to the group of the first id that shares a skeleton with it. An id with two

@@ -3,7 +3,7 @@
 //!
 //! Rows derived from a conversation (inbox, order, pending) are checked only if the log after the
 //! tables' position does not mention it. Otherwise the next start rewrites those rows. For a
-//! mentioned conversation, only data that becomes durable together is compared: seqs, members,
+//! mentioned conversation, the check compares only data that one transaction writes: seqs, members,
 //! heads.
 
 mod conversations;
@@ -42,7 +42,7 @@ pub enum CheckError {
     Lock { directory: PathBuf, error: LockError },
     #[error("{}: there is no store here", .0.display())]
     NoStore(PathBuf),
-    #[error("{}: a backup was being restored here, and that was not finished", .0.display())]
+    #[error("{}: a restore of a backup is unfinished here", .0.display())]
     HalfRestored(PathBuf),
     #[error("{}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
@@ -123,7 +123,7 @@ impl Check {
             Ok(Some(identity)) => identity,
             Ok(None) => {
                 let file = self.relative(&tables.join("data.mdb"));
-                self.findings.add(Finding::file(file, 0, "the tables belong to no store"));
+                self.findings.add(Finding::file(file, 0, "the tables have no identity row"));
                 return self.log_alone(log);
             }
             Err(error @ (TablesError::TooNew { .. } | TablesError::TooOld { .. })) => {
@@ -145,7 +145,7 @@ impl Check {
         let mut replay = replay::Replay::new(&snapshot);
         match engine.log_started() {
             Ok(true) if log::has_segments(log).is_ok_and(|any| !any) => {
-                self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
+                self.findings.add(Finding::file("log".to_owned(), 0, "the log is missing"));
             }
             // The check of the rows reports the damaged key.
             Ok(_) | Err(TablesError::Damaged { .. }) => {}
@@ -206,7 +206,7 @@ impl Check {
         match verified {
             Ok(count) => self.report.pages = count.used,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.findings.add(Finding::file(file, 0, "the tables are gone"));
+                self.findings.add(Finding::file(file, 0, "the tables are missing"));
             }
             Err(error) => return Err(CheckError::Io { path: path.to_owned(), error }),
         }
@@ -227,7 +227,7 @@ impl Check {
         match verified {
             Ok(count) => (self.report.segments, self.report.batches) = (count.segments, count.batches),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.findings.add(Finding::file("log".to_owned(), 0, "the log is gone"));
+                self.findings.add(Finding::file("log".to_owned(), 0, "the log is missing"));
             }
             Err(error) => return Err(CheckError::Io { path: log.to_owned(), error }),
         }

@@ -89,7 +89,7 @@ impl RowCheck<'_> {
         last: &mut Option<(ConversationId, bool)>,
     ) -> Result<(), TablesError> {
         let Ok(id) = first_conversation(key) else {
-            self.findings.add(Finding::row(table, key_text(table, key), "this is no key of this table"));
+            self.findings.add(Finding::row(table, key_text(table, key), "not a key of this table"));
             return Ok(());
         };
         if last.is_none_or(|(known, _)| known != id) {
@@ -117,12 +117,11 @@ impl RowCheck<'_> {
             return Ok(());
         }
         let Some(user) = user_of(key) else {
-            self.findings
-                .add(Finding::row(table, key_text(table, key), "this is no key of this table").of(id));
+            self.findings.add(Finding::row(table, key_text(table, key), "not a key of this table").of(id));
             return Ok(());
         };
         if matches!(self.snapshot.member(id, &user), Ok(None)) {
-            let what = "the user is no member of the conversation";
+            let what = "the user is not a member of the conversation";
             self.findings.add(Finding::row(table, key_text(table, key), what).of(id));
         }
         if let Some(inbox_row) = inbox_row.and_then(|inbox_row| rows::read_inbox(inbox_row).ok())
@@ -238,8 +237,7 @@ impl RowCheck<'_> {
             Ok(said) if said.messages == self.report.archived_messages => Ok(()),
             Ok(said) => {
                 let found = self.report.archived_messages;
-                let what =
-                    format!("it says that {} messages lie in the archive, and {found} do", said.messages);
+                let what = format!("the row counts {} archived messages instead of {found}", said.messages);
                 self.findings.add(Finding::row("meta", "cold count", what));
                 Ok(())
             }

@@ -20,14 +20,17 @@ use siphasher::sip::SipHasher13;
 
 use super::{DecodeError, KEYED_VERSION, Reader, UNKEYED_VERSION, put_varint};
 
-/// Length of the header without the fingerprints, in bytes.
+/// Length of the header without the fingerprints, in bytes. Part of the stored format.
 const HEADER_BYTES: usize = 32;
-/// zstd level for hot chunks. A low level, because chunks are often rewritten.
+/// zstd level for hot chunks. A low level, because chunks are often rewritten; a higher one makes
+/// checkpoints slower.
 const COMPRESSION_LEVEL: i32 = 1;
-// Packings of a chunk's body. They are stored, so their values must never change.
+/// Packing of a chunk's body: plain records. Stored, so the value must never change.
 const PLAIN: u8 = 0;
+/// Packing of a chunk's body: records compressed with zstd. Stored, so the value must never change.
 const ZSTD: u8 = 1;
-/// The content is in the archive.
+/// Packing of a chunk's body: the content is in the archive. Stored, so the value must never
+/// change.
 pub(super) const COLD: u8 = 2;
 /// Chunks below this many raw bytes are stored uncompressed. They gain little, and the next
 /// messages soon rewrite them.
@@ -36,10 +39,12 @@ const PLAIN_BELOW_BYTES: usize = 768;
 /// messages of 64 KiB and their records fit easily.
 const MAX_RAW_BYTES: usize = 64 << 20;
 
-/// Upper bound on the messages of one chunk.
+/// Upper bound on the messages of one chunk. The header stores the count in one byte. A larger
+/// chunk makes a page read decompress more.
 pub const CAPACITY: usize = 64;
 /// A checkpoint rewrites the last chunk and fills it up if it holds fewer messages than this. A
-/// fuller chunk stays unchanged, and new messages start the next one.
+/// fuller chunk stays unchanged, and new messages start the next one. A higher value rewrites more;
+/// a lower one makes more chunks.
 pub const MERGE_BELOW: usize = 32;
 
 /// 32 bits of a keyed hash of (sender, message id). Equal ids have equal fingerprints. Different

@@ -48,11 +48,7 @@ impl ColdChunk {
         Ok(ColdChunk { location, stubs: Unpacked::new(raw, records), hashes })
     }
 
-    /// Returns a record without its content, and the hash of the content.
-    pub fn get(&self, index: usize) -> Option<(&[u8], u64)> {
-        Some((self.stubs.get(index)?, *self.hashes.get(index)?))
-    }
-
+    /// Returns each record without its content, and the hash of the content.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (&[u8], u64)> {
         self.stubs.records().zip(self.hashes.iter().copied())
     }
@@ -91,7 +87,7 @@ pub fn erased(record: &[u8]) -> Result<Vec<u8>, DecodeError> {
 }
 
 /// The largest row, in bytes, that shares an LMDB page with others. A larger row occupies whole
-/// pages of its own.
+/// pages of its own, so a wrong value wastes disk space.
 const SHARED_PAGE_BYTES: usize = 2_000;
 
 /// Chunks with their first seqs.
@@ -184,7 +180,7 @@ impl ColdPart<'_> {
     }
 }
 
-/// zstd level for the records of archived chunks.
+/// zstd level for the records of archived chunks. A high one, because these rows are written once.
 const STUB_LEVEL: i32 = 9;
 
 #[cfg(test)]

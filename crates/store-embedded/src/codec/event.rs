@@ -12,14 +12,21 @@ use bluetick_core::{
 
 use super::{DecodeError, Reader, put_bytes, put_signed, put_varint, record, varint_length};
 
-// Event kinds in the log. They are stored, so their values must never change.
+/// Kind of [`LogEvent::Message`] in the log. Stored, so the values of all kinds must never change.
 const MESSAGE: u8 = 1;
+/// Kind of [`LogEvent::Created`].
 const CREATED: u8 = 2;
+/// Kind of a [`LogEvent::Membership`] that adds a member.
 const JOINED: u8 = 3;
+/// Kind of a [`LogEvent::Membership`] that removes a member.
 const LEFT: u8 = 4;
+/// Kind of [`LogEvent::User`].
 const USER: u8 = 5;
+/// Kind of [`LogEvent::ReadStateChanged`].
 const READ_STATE: u8 = 6;
+/// Kind of [`LogEvent::PreferencesChanged`].
 const PREFERENCES: u8 = 7;
+/// Kind of [`LogEvent::Profile`].
 const PROFILE: u8 = 8;
 
 /// One decoded event.

@@ -14,9 +14,11 @@ pub mod rows;
 
 use thiserror::Error;
 
-/// Version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`).
+/// Version of rows and chunks that are stored with a checksum of their key (`tables/table.rs`). A
+/// change makes all of them unreadable.
 pub const KEYED_VERSION: u8 = 3;
-/// Version of rows and chunks without a key checksum. Older programs wrote them.
+/// Version of rows and chunks without a key checksum. Older programs wrote them; a change makes
+/// those unreadable.
 pub const UNKEYED_VERSION: u8 = 2;
 
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -153,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_round_trip(value: u64, signed: i64) {
+        fn varints_round_trip(value: u64, signed: i64) {
             let mut out = Vec::new();
             put_varint(&mut out, value);
             prop_assert_eq!(out.len(), varint_length(value));

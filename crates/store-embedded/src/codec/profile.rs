@@ -5,10 +5,10 @@ use bluetick_core::{Profile, Revocations, Timestamp, TokenFacts, TokenPrint};
 use super::event::put_timestamp;
 use super::{DecodeError, Reader, put_varint};
 
-/// Bit of the first byte: the user hides its presence.
+/// Bit of the first byte: the user hides its presence. Stored, so the value must never change.
 const HIDES_PRESENCE: u8 = 1;
-/// Bit of the first byte: revoked tokens follow, and a byte before each of the two times says
-/// whether it is present.
+/// Bit of the first byte: revoked tokens follow, and a byte before each of the two times states
+/// whether it is present. Stored, so the value must never change.
 const HAS_REVOCATIONS: u8 = 2;
 
 /// Writes a profile. A profile without revoked tokens keeps the encoding from before revocation

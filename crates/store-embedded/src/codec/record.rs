@@ -11,12 +11,16 @@ use bluetick_core::{ContentType, MessageId, Timestamp, UserId};
 
 use super::{DecodeError, Reader, bytes_length, put_bytes, put_signed, signed_length};
 
-/// Tag of a UUID message id. Any other value is the length of a text id, in bytes.
+/// Tag of a UUID message id. Any other value is the length of a text id, in bytes. Stored, so the
+/// value must never change.
 const UUID: u8 = 0;
-// Tags of content types. They are stored, so their values must never change.
+/// Tag of the content type `text`. Stored, so the values of all four tags must never change.
 const TEXT: u8 = 0;
+/// Tag of the content type `system`.
 const SYSTEM: u8 = 1;
+/// Tag of any other content type; its name follows.
 const OTHER: u8 = 2;
+/// Tag of the content type `erased`.
 const ERASED: u8 = 3;
 
 /// A decoded record. It borrows from its bytes, so decoding copies no text except the message id

@@ -22,17 +22,22 @@ use crate::memory::{Generation, Profiles, Users};
 /// The payload size in bytes at which a batch is closed. A single larger command gets a batch of
 /// its own. A higher value makes each sync take longer.
 const BATCH_BYTES: usize = 2 << 20;
-/// How often a store that refuses writes tests whether the disk accepts them again.
+/// Interval at which a store that refuses writes tests whether the disk accepts them again. A
+/// longer one delays recovery.
 const PROBE_EVERY: Duration = Duration::from_millis(250);
-/// Upper bound on the log that waits for a slow checkpoint, in units of `checkpoint_bytes`. Writers
-/// block above it; without it the unwritten state could fill the memory.
+/// Upper bound on the log that is not in the tables yet, because a checkpoint is slow, in units of
+/// `checkpoint_bytes`. Writers block above it; without it the unwritten state could fill the
+/// memory.
 const MAX_BACKLOG: u64 = 3;
-/// How long closing waits for the running checkpoint, and then again for the last one. If the time
-/// is too short, nothing is lost: the next start replays more of the log.
+/// Upper bound on how long closing waits for the running checkpoint, and then again for the last
+/// one. A longer one delays shutdown. If the time is too short, nothing is lost: the next start
+/// replays more of the log.
 pub const CLOSING_PATIENCE: Duration = Duration::from_secs(4);
-/// How long the committer waits for a free handover before it checks again for a failed checkpoint.
+/// Upper bound on one wait of the committer for a free handover, after which it checks again for a
+/// failed checkpoint. A completed or failed checkpoint ends the wait earlier.
 const BACKLOG_WAIT: Duration = Duration::from_millis(100);
-/// How often the committer checks whether the provisioner has created or deleted files for a scrub.
+/// Interval at which the committer checks whether the provisioner has created or deleted files for
+/// a scrub. A longer one delays erasures.
 const SCRUB_POLL: Duration = Duration::from_millis(10);
 
 pub struct CommitterParts {
@@ -65,9 +70,9 @@ impl Committer {
 
     /// Runs until the queue is closed and empty, then hands over the last generation.
     ///
-    /// After a panic the state in memory is not trusted for further writes. The store then refuses
-    /// writes and drops all queued commands, whose callers get an error. The log holds everything
-    /// that was acknowledged, and the next start replays it.
+    /// After a panic the state in memory may be half-updated. The store then refuses writes and
+    /// drops all queued commands, whose callers get an error. The log holds everything that was
+    /// acknowledged, and the next start replays it.
     pub fn run(self) {
         let (queue, health) = (Arc::clone(&self.parts.queue), Arc::clone(&self.parts.health));
         if catch_unwind(AssertUnwindSafe(|| self.run_until_closed())).is_err() {
@@ -277,7 +282,7 @@ impl Committer {
         self.scrub.as_ref().and_then(Scrub::waits_for_tables)
     }
 
-    /// Starts a requested scrub, or continues the one under way.
+    /// Starts a requested scrub, or continues the running one.
     fn scrub(&mut self) {
         let handover = &self.parts.handover;
         while let Some(mut scrub) = self.scrub.take().or_else(|| handover.begin_scrub().then(Scrub::default))

@@ -55,7 +55,7 @@ enum Slot {
     BeingWritten,
 }
 
-/// What [`Handover::receive`] returns to the checkpoint thread.
+/// The result of [`Handover::receive`], for the checkpoint thread.
 pub enum HandoverItem {
     Generation(Generation),
     Closed,

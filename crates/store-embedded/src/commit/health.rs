@@ -34,7 +34,7 @@ impl HealthState {
     pub fn refuse(&self, reason: &str) {
         reason.clone_into(&mut self.reason.lock());
         if !self.refusing.swap(true, Ordering::AcqRel) {
-            tracing::error!(reason, "store is read-only until the disk accepts writes; reads continue");
+            tracing::error!(reason, "store is read-only; reads continue");
         }
     }
 

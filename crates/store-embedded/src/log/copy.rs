@@ -110,7 +110,7 @@ pub fn write_segments<E: From<LogError>>(
         let batch = batch?;
         let frame = LogFrame::read(&batch, tag).filter(|frame| frame.number == expected);
         if frame.is_none_or(|frame| frame.length_on_disk() != batch.len()) {
-            let what = format!("batch {} of the copy is not what was written", expected.0);
+            let what = format!("batch {} of the copy is damaged", expected.0);
             return Err(LogError::Damaged { path: directory.to_owned(), offset: 0, what }.into());
         }
         let bytes = batch.len() as u64;

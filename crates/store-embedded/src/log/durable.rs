@@ -26,7 +26,8 @@ use std::path::Path;
 use super::{BatchNumber, SegmentNumber, StoreTag};
 use crate::disk::Disk;
 
-/// The file's name in the log directory. Part of the on-disk format.
+/// The file's name in the log directory. Part of the on-disk format: under another name, damage at
+/// the end of the log goes unnoticed.
 pub const NAME: &str = "durable";
 /// Marks an entry. Part of the on-disk format.
 const MAGIC: &[u8; 4] = b"BTDU";
@@ -35,7 +36,8 @@ pub(super) const ENTRY_BYTES: usize = 36;
 /// The distance between entries in bytes. Part of the on-disk format; must not be below
 /// `ENTRY_BYTES`.
 const SLOT_BYTES: usize = 64;
-/// How many of the newest batches have an entry. Part of the on-disk format.
+/// Number of the newest batches that have an entry. With one, a torn write would lose the only
+/// claim. Part of the on-disk format.
 const SLOTS: u64 = 64;
 /// The length of the file in bytes. A file of another length is replaced.
 const FILE_BYTES: u64 = SLOT_BYTES as u64 * SLOTS;
@@ -96,14 +98,14 @@ impl Claim {
     }
 }
 
-/// Returns the newest claim about the log in `directory`. There is none without the file: in
+/// Returns the newest claim about the log in `directory`. Returns `None` without the file: in
 /// backups, in copies older than the file, and after an operator deleted it to accept a loss.
 pub fn newest_claim(directory: &Path, tag: StoreTag) -> Option<Claim> {
     let bytes = match std::fs::read(directory.join(NAME)) {
         Ok(bytes) => bytes,
         Err(error) => {
             if error.kind() != io::ErrorKind::NotFound {
-                tracing::warn!(%error, "log end note unreadable; damage at the end of the log may go unnoticed");
+                tracing::warn!(%error, "file log/durable unreadable; damage at the end of the log may go unnoticed");
             }
             return None;
         }
@@ -149,7 +151,7 @@ impl ClaimFile {
     /// Logs the first failure; stays silent until a write succeeds again.
     fn failed(&mut self, error: &io::Error) {
         if !self.is_failing {
-            tracing::warn!(%error, "log end note not written; damage at the end of the log may go unnoticed");
+            tracing::warn!(%error, "file log/durable not written; damage at the end of the log may go unnoticed");
         }
         self.is_failing = true;
     }

@@ -12,7 +12,8 @@ use super::{BatchNumber, StoreTag};
 const MAGIC: u32 = u32::from_le_bytes(*b"BTLB");
 /// The length of a frame header in bytes. Part of the on-disk format.
 pub const HEADER_BYTES: usize = 32;
-/// Frames start at multiples of this many bytes. Part of the on-disk format.
+/// Frames start at multiples of this many bytes. Part of the on-disk format: with another value, a
+/// scan misses frames.
 pub const ALIGNMENT: usize = 8;
 
 /// A batch that is being filled. Space for the frame header is reserved in front, so the same

@@ -25,18 +25,19 @@ mod tests;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use copy::{CopiedLog, copy, write_segments};
+pub use copy::{copy, write_segments};
+#[cfg(any(test, feature = "test-internals"))]
 pub use durable::NAME as DURABLE_FILE;
 pub use frame::{BatchBuffer, LogFrame};
 pub use scan::{ScanEnd, scan};
 pub use scrub::Scrub;
-pub use spares::{SegmentHold, Spares};
+pub use spares::Spares;
 use thiserror::Error;
-pub use verify::{LogCount, LogFinding, verify};
+pub use verify::{LogFinding, verify};
 pub use writer::{AppendError, LogWriter, WriterSettings};
 
 /// Only for the fuzz targets.
-#[cfg(feature = "fuzzing")]
+#[cfg(feature = "test-internals")]
 #[doc(hidden)]
 pub mod fuzzing {
     pub use super::segment::{FIRST_FRAME, SegmentHeader, path_of};

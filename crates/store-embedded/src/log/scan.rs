@@ -54,7 +54,7 @@ pub fn scan<E: From<LogError>>(
                 let length = path.metadata().map_err(|error| io_error(path, error))?.len();
                 if length < header.length {
                     let what =
-                        format!("the file has lost its end: it had {} bytes and has {length}", header.length);
+                        format!("the file is truncated: it had {} bytes and has {length}", header.length);
                     return Err(damaged(path, length, &what).into());
                 }
                 segments.push((*number, path, header.first_batch));
@@ -134,9 +134,7 @@ pub fn scan<E: From<LogError>>(
         }
         let bytes = std::fs::read(path).map_err(|error| io_error(path, error))?;
         if newer_frame_follows(&bytes, 0, tag, BatchNumber(expected.0 - 1)) {
-            return Err(
-                damaged(path, 0, "the segment has no header, but batches that are not elsewhere").into()
-            );
+            return Err(damaged(path, 0, "the segment has no header, but newer batches").into());
         }
         std::fs::remove_file(path).map_err(|error| io_error(path, error))?;
     }

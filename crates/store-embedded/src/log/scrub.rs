@@ -10,8 +10,7 @@
 
 use super::{BatchNumber, LogWriter};
 
-/// A scrub under way. The committer calls [`Scrub::go_on`] until it ends; writes continue
-/// meanwhile.
+/// A running scrub. The committer calls [`Scrub::go_on`] until it ends; writes continue meanwhile.
 #[derive(Debug, Default)]
 pub struct Scrub {
     stage: ScrubStage,

@@ -9,7 +9,8 @@ use super::{BatchNumber, LogError, SegmentNumber, StoreTag};
 
 /// Marks a segment file. Part of the on-disk format.
 const MAGIC: &[u8; 8] = b"BLUETLOG";
-/// The newest format version that this program reads, and the one it writes.
+/// The newest format version that this program reads, and the one it writes. Raise it when older
+/// programs would misread a segment.
 pub const FORMAT_VERSION: u32 = 1;
 /// The length of the header in bytes. Part of the on-disk format.
 const HEADER_BYTES: usize = 48;

@@ -42,8 +42,8 @@ struct SparesState {
     deleting: bool,
     /// Why a file could not be deleted.
     delete_failure: Option<String>,
-    /// The number of callers that copy the log, and the segments kept only for them. The value says
-    /// whether the segment is deleted on release (`true`) or becomes a spare (`false`).
+    /// The number of callers that copy the log, and the segments kept only for them. `true` deletes
+    /// the segment on release, `false` makes it a spare.
     copies: usize,
     retained: BTreeMap<PathBuf, bool>,
 }
@@ -57,8 +57,8 @@ impl Drop for SegmentHold {
     }
 }
 
-/// How many spares the provisioner keeps ready. With 0 the committer would have to create segments
-/// itself.
+/// Number of spares that the provisioner keeps ready. With 0 the committer would have to create
+/// segments itself.
 const KEEP_READY: usize = 1;
 /// Upper bound on the number of spares. Further returned segments are deleted, to free disk space.
 const KEEP_AT_MOST: usize = 16;

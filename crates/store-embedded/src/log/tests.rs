@@ -1,4 +1,4 @@
-//! Tests of the whole log: a scan returns the appended batches, whatever happened to the files.
+//! Tests of the whole log: a scan returns the appended batches, and reports damage as damage.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

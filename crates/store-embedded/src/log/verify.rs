@@ -17,7 +17,7 @@ pub struct LogFinding {
     pub what: String,
 }
 
-/// What was verified.
+/// The segments and batches that were verified.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCount {
     pub segments: u64,
@@ -84,7 +84,7 @@ pub fn verify(
         }
         if (bytes.len() as u64) < header.length {
             let what =
-                format!("the file has lost its end: it had {} bytes and has {}", header.length, bytes.len());
+                format!("the file is truncated: it had {} bytes and has {}", header.length, bytes.len());
             finding(path, bytes.len() as u64, what);
         }
         let first = header.first_batch;
@@ -93,7 +93,7 @@ pub fn verify(
             || expected == BatchNumber::NONE && first > needed
         {
             let from = if expected == BatchNumber::NONE { needed } else { expected };
-            finding(path, 0, format!("it begins with batch {}, and {} was to come", first.0, from.0));
+            finding(path, 0, format!("it begins with batch {} instead of {}", first.0, from.0));
         }
         expected = first;
         let next_first =
@@ -103,7 +103,7 @@ pub fn verify(
             let frame = bytes.get(offset..).and_then(|rest| LogFrame::read(rest, tag));
             let Some(frame) = frame.filter(|frame| frame.number == expected) else {
                 if next_first.is_some() || newer_frame_follows(&bytes, offset, tag, expected) {
-                    let known = if expected <= checkpoint { "; the tables have what it says" } else { "" };
+                    let known = if expected <= checkpoint { "; the tables have its effects" } else { "" };
                     finding(path, offset as u64, format!("batch {} cannot be read{known}", expected.0));
                     expected = next_first.unwrap_or(expected);
                 } else {

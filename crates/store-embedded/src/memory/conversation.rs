@@ -86,8 +86,8 @@ pub struct ConversationState {
     departed: HashMap<UserId, u64>,
 }
 
-/// What a checkpoint read from a conversation state. [`ConversationState::forget`] drops it after
-/// the commit.
+/// The values that a checkpoint read from a conversation state. [`ConversationState::forget`] drops
+/// it after the commit.
 pub struct CheckpointedState {
     pub through: Seq,
     /// The members whose rows are out of date, with the change that made them so.
@@ -351,7 +351,7 @@ impl ConversationState {
 
     /// Returns the approximate memory use, in units of an ordinary conversation of two members.
     pub fn weight(&self) -> usize {
-        1 + self.members.len() / 8 + self.ids.as_ref().map_or(0, IdTable::len) / 256
+        1 + self.members.len() / 8 + self.ids.as_ref().map_or(0, IdTable::id_count) / 256
     }
 
     /// Returns whether the tables contain the whole state, so that it can be evicted.

@@ -1,7 +1,7 @@
 //! The changes since a position in the log: the work list of a checkpoint.
 //!
-//! Two generations exist at any time. One fills while the checkpoint writes the other to the
-//! tables, so writers do not wait.
+//! At most two generations exist. One fills while the checkpoint writes the other to the tables, so
+//! writers do not wait.
 
 use std::sync::Arc;
 

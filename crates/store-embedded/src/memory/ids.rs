@@ -33,7 +33,6 @@ fn spread(fingerprint: Fingerprint) -> u64 {
     u64::from(fingerprint.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-#[expect(clippy::len_without_is_empty, reason = "no caller needs is_empty")]
 impl IdTable {
     /// Drops expired ids lazily, never before the window ends. Both arguments are in the store's
     /// own time ([`crate::dedupe`]), which wall-clock jumps do not change.
@@ -61,7 +60,7 @@ impl IdTable {
         }
     }
 
-    pub fn len(&self) -> usize {
+    pub fn id_count(&self) -> usize {
         self.young.len() + self.old.len()
     }
 

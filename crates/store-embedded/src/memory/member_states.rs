@@ -132,6 +132,10 @@ impl MemberStates {
 pub enum StaleMembers {
     #[default]
     NoMembers,
+    #[cfg_attr(
+        not(feature = "test-internals"),
+        expect(clippy::box_collection, reason = "the set is rare, and the enum is in each conversation")
+    )]
     Some(Box<HashSet<UserId>>),
     AllMembers,
 }

@@ -1,5 +1,5 @@
-//! The state that the log contains and the tables may not contain yet. It keeps reads fast and
-//! spares writes a lookup in the tables.
+//! The state that the log contains and the tables may not contain yet. It makes reads fast and
+//! saves writes a lookup in the tables.
 
 mod conversation;
 mod generation;

@@ -11,8 +11,9 @@ use parking_lot::{Mutex, MutexGuard};
 use super::residents::IdHashing;
 use crate::tables::Edition;
 
-/// The number of shards, each with a lock and an equal part of the byte limit. At most 256, because
-/// one byte of the id selects the shard.
+/// The number of shards, each with a lock and an equal part of the byte limit. With more, a large
+/// page exceeds its shard and is not cached. At most 256, because one byte of the id selects the
+/// shard.
 const SHARDS: usize = 16;
 
 /// The page cache, bounded by bytes. Each shard has two halves. Used entries go into the young

@@ -17,7 +17,8 @@ use bluetick_core::{ConversationId, UserId};
 use super::ResidentConversation;
 use crate::sync::{PanicMutex, PanicMutexGuard};
 
-/// The number of locks over which users are spread.
+/// The number of locks over which users are spread. With fewer, writers and inbox readers wait for
+/// each other more often.
 const SHARDS: usize = 64;
 
 #[derive(Default)]

@@ -6,9 +6,9 @@ use bluetick_core::UserId;
 
 use super::{Recent, ResidentConversation};
 
-/// Upper bound on the members that are noted one by one. Every inbox read looks at all changed
-/// conversations with more members. Must not exceed 64, the number of bits in
-/// `RecentListing::fresh`.
+/// Upper bound on the members that are noted one by one. Every inbox read examines all changed
+/// conversations with more members, so a lower value makes inbox reads slower. Must not exceed 64,
+/// the number of bits in `RecentListing::fresh`.
 pub const MAX_LISTED_MEMBERS: usize = 64;
 
 /// The users for whom [`Recent`] lists one conversation as changed.

@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::{ConversationState, ResidentConversation};
 
-/// The number of locks over which conversations are spread. At most 256, because one byte of the id
-/// selects the shard.
+/// The number of locks over which conversations are spread. With fewer, a load from disk blocks
+/// more conversations. At most 256, because one byte of the id selects the shard.
 const SHARDS: usize = 64;
 
 /// Hashes conversation ids. They are hashes or random bits already, so a multiplication is enough.
@@ -88,6 +88,7 @@ impl ResidentConversations {
     }
 
     /// Returns the number of resident conversations.
+    #[cfg(test)]
     pub fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }

@@ -25,9 +25,10 @@ pub struct FileSpace {
     pub free_bytes: u64,
 }
 
-/// The name of LMDB's data file.
+/// The name of LMDB's data file. LMDB determines it.
 const DATA: &str = "data.mdb";
-/// The directory for the copy, inside the tables directory. Opening the tables deletes it.
+/// The directory for the copy, inside the tables directory. Opening the tables deletes it. After a
+/// change, copies of interrupted compactions stay on disk.
 const COPY: &str = "compacted";
 /// Bytes written to the copy per transaction. Bounds the memory for uncommitted pages.
 const TRANSACTION_BYTES: usize = 8 << 20;
@@ -36,9 +37,11 @@ const TRANSACTION_BYTES: usize = 8 << 20;
 const SPACE_LEFT_TO_LOG: u64 = 4 << 20;
 /// Upper bound on one attempt to become the only user of the engine. New readers wait that long.
 const ENGINE_RELEASE_POLL: Duration = Duration::from_millis(5);
-/// Pause between two attempts. Readers run during the pause.
+/// Pause between two attempts. Readers run during the pause. A shorter one delays readers more
+/// often.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Upper bound on all attempts. After it, compaction gives up and keeps the old file.
+/// Upper bound on all attempts. After it, the compaction fails and keeps the old file, which may
+/// hold erased content until the next attempt.
 const ENGINE_RELEASE_TIMEOUT: Duration = Duration::from_secs(20);
 
 impl Engine {
@@ -99,7 +102,7 @@ impl Tables {
             std::thread::sleep(PAUSE);
         }
         // Keep the old file. A later compaction tries again.
-        let error = io::Error::other("readers hold the tables open; the compaction was given up");
+        let error = io::Error::other("readers keep the tables open; the compaction was abandoned");
         Err(TablesError::Io { path: copy.to_owned(), error })
     }
 
@@ -140,8 +143,7 @@ fn write_copy(engine: &Engine, copy: &Path, must_stop: &dyn Fn() -> bool) -> Res
 }
 
 /// Takes the engine out of `slot` if all other users drop it within [`ENGINE_RELEASE_POLL`].
-/// Otherwise leaves it
-/// there and returns `None`.
+/// Otherwise returns `None` and leaves the engine in `slot`.
 fn alone(slot: &mut Option<Arc<Engine>>) -> Option<Engine> {
     let started = Instant::now();
     let mut engine = slot.take()?;

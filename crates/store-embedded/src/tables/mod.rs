@@ -53,12 +53,14 @@ pub use archive::{ChunkKey, HotChunk, RequestKey, end_of};
 use bluetick_core::names::SKELETON_VERSION;
 use bluetick_core::{Cause, ConversationId, Epoch, Person, StoreError};
 pub use compact::FileSpace;
-pub use dump::{BulkInsert, fill};
+pub use dump::fill;
 use heed::{Env, WithoutTls};
 pub use opening::read_markers;
 pub use snapshot::{ColdRecord, Snapshot, StoredRecord};
 use table::Table;
-pub use table::{stored, verified};
+#[cfg(any(test, feature = "test-internals"))]
+pub use table::stored;
+pub use table::verified;
 #[cfg(test)]
 pub(crate) use tests::pretend_version;
 use thiserror::Error;
@@ -87,7 +89,7 @@ pub enum TablesError {
     Io { path: PathBuf, error: std::io::Error },
     #[error("{}: damaged at byte {offset}: {what}", path.display())]
     DamagedPage { path: PathBuf, offset: u64, what: String },
-    #[error("{} is shorter than it says: {found} bytes instead of {expected}", path.display())]
+    #[error("{} is truncated: {found} bytes instead of {expected}", path.display())]
     Truncated { path: PathBuf, found: u64, expected: u64 },
     #[error("{id} has messages or members, but its own row is missing")]
     Orphaned { id: ConversationId },
@@ -201,7 +203,7 @@ impl std::ops::Deref for WriteGuard<'_> {
 }
 
 /// Upper bound on how long [`Tables::reopen`] waits for running reads to end. New reads block
-/// during this wait.
+/// during this wait, so a longer one delays them while the tables are broken.
 const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Tables {
@@ -308,7 +310,8 @@ impl Tables {
     }
 }
 
-/// The names of all tables. Opening fails if the file has a table with any other name.
+/// The names of all tables. Opening fails if the file has a table with any other name, so a missing
+/// one makes every store unreadable.
 const NAMES: [&str; 14] = [
     "meta",
     "conversations",
@@ -381,14 +384,17 @@ pub struct StoreIdentity {
     pub epoch: Epoch,
 }
 
-// Keys of `meta`. They are stored, so a renamed key loses its row.
+/// Key of the identity in `meta`. Keys of `meta` are stored, so a renamed key loses its row.
 const IDENTITY_KEY: &[u8] = b"identity";
 /// Length of the identity row without its checksum: version, tag, fingerprint key, epoch.
 const IDENTITY_BYTES: usize = 4 + 8 + 16 + 8;
 /// Length of the checkpoint row without its checksum: a batch number.
 const CHECKPOINT_BYTES: usize = 8;
+/// Key of the last batch whose effects are in the tables.
 const CHECKPOINT_KEY: &[u8] = b"checkpoint";
+/// Key of the mark that the log exists. A store with it and without log files has lost its log.
 const LOG_STARTED_KEY: &[u8] = b"log started";
+/// Key of the [`NAMES_MADE`] of the program that built `names`.
 const NAMES_MADE_KEY: &[u8] = b"names made";
 /// Version of the way `names` rows are built, including the version of the Unicode skeleton data.
 /// Raise the first number when [`rows::name_keys`] or [`rows::skeleton_keys`] changes; otherwise
@@ -397,12 +403,15 @@ const NAMES_MADE: [u8; 4] = {
     let [major, minor, patch] = SKELETON_VERSION;
     [2, major, minor, patch]
 };
+/// Key of the archive totals.
 const COLD_COUNT_KEY: &[u8] = b"cold count";
+/// Key of the dedupe clock.
 const DEDUPE_CLOCK_KEY: &[u8] = b"dedupe clock";
 /// Present while freed pages or log files may hold erased content.
 const ERASED_PAGES_KEY: &[u8] = b"erased pages";
 /// Present while freed pages or log files may hold content past its retention.
 const EXPIRED_PAGES_KEY: &[u8] = b"expired pages";
+/// Key of the report of the last archive run.
 const LAST_RUN_KEY: &[u8] = b"last run";
 /// Prefix of the key of an erasure request. An eight-byte big-endian number follows, so a scan
 /// returns requests in the order in which they were accepted.

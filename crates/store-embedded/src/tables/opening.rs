@@ -10,10 +10,10 @@ use super::pages::verify_at_open;
 use super::{Engine, IDENTITY_KEY, LOG_STARTED_KEY, StoreIdentity, Table, TablesError, read_identity};
 
 /// Size of the memory map, in bytes. It reserves address space, not disk space: the file grows with
-/// its content. It bounds the size of the tables.
+/// its content. It bounds the size of the tables: writes beyond it fail.
 const MAP_BYTES: usize = 1 << 40;
-/// The smallest map to fall back to when address space is limited (`ulimit -v`, valgrind). Opening
-/// fails below it.
+/// The smallest map in bytes to fall back to when address space is limited (`ulimit -v`, valgrind).
+/// Opening fails below it.
 const LEAST_MAP_BYTES: usize = 1 << 34;
 /// Upper bound on concurrent read transactions. Further reads fail.
 const MAX_READERS: u32 = 2048;
@@ -117,8 +117,8 @@ pub struct StoreMarkers {
     pub log_started: bool,
 }
 
-/// Reads the marks of tables that no process writes to. Leaves no lock file behind. Returns empty
-/// marks if the tables are missing.
+/// Reads the markers of tables that no process writes to. Creates no lock file. Returns empty
+/// markers if the tables are missing.
 pub fn read_markers(directory: &Path) -> Result<StoreMarkers, TablesError> {
     if !directory.join("data.mdb").is_file() {
         return Ok(StoreMarkers::default());

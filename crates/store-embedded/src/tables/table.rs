@@ -30,7 +30,8 @@ type RawRow<'txn> = (&'txn [u8], &'txn [u8]);
 /// Name of the table of single rows, such as the store's identity. Its rows have known keys instead
 /// of key checksums.
 const META: &str = "meta";
-/// Length of the key checksum (CRC-32) at the end of a stored row, in bytes.
+/// Length of the key checksum (CRC-32) at the end of a stored row, in bytes. Part of the stored
+/// format.
 const KEY_CHECKSUM_BYTES: usize = 4;
 
 /// A named LMDB database whose rows carry key checksums.

@@ -34,7 +34,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel, areas: &Areas) {
         let words = [
             format!("Bluetick, {} at {}", model.me, model.server),
             String::new(),
-            "Enter opens a conversation, n begins one, g makes a group.".into(),
+            "Enter opens a chat, n starts a new chat, g creates a group.".into(),
             "? shows all keys.".into(),
         ];
         let columns = usize::from(areas.messages.width);
@@ -148,7 +148,7 @@ fn of_item(model: &ScreenModel, item: &Item, columns: usize) -> Vec<Line<'static
                 lines.push(Line::from(spans));
             }
             if let Some(problem) = problem {
-                let words = format!("not sent: {problem}. Ctrl-R tries again, Ctrl-X gives it up.");
+                let words = format!("not sent: {problem}. Ctrl-R tries again, Ctrl-X deletes it.");
                 for line in wrap(&words, columns.saturating_sub(2)) {
                     lines.push(Line::styled(format!(" {line}"), coloured(model, Color::LightRed)));
                 }
@@ -176,7 +176,7 @@ fn composer(frame: &mut Frame<'_>, model: &ScreenModel, chat: &ChatPane, area: R
     let (rows, (row, column)) = model.composer.layout(columns.saturating_sub(3));
     let is_here = model.focus == Focus::Composer && model.dialog.is_none();
     if model.composer.is_empty() && !is_here {
-        let words = format!("> write to {}", chat.name);
+        let words = format!("> Message to {}", chat.name);
         let line = Line::styled(cut(&words, columns, symbols::ellipsis(model.look)), faint());
         frame.render_widget(Paragraph::new(line), inner);
         return;

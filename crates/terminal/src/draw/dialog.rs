@@ -13,25 +13,25 @@ use crate::text::{cut, safe_line};
 
 /// The rows of the help: keys and their meaning.
 const HELP: [(&str, &str); 19] = [
-    ("Enter", "open a conversation; send a message"),
-    ("Alt-Enter, Ctrl-J", "a new line in the message"),
-    ("Esc, Tab", "between the inbox and the message"),
-    ("Up, Down", "move; scroll the conversation"),
-    ("PageUp, PageDown", "scroll the conversation"),
-    ("End", "the newest message"),
-    ("Alt-Up, Alt-Down", "the conversation above or below"),
+    ("Enter", "open a chat; send the message"),
+    ("Alt-Enter, Ctrl-J", "new line"),
+    ("Esc, Tab", "switch between inbox and message"),
+    ("Up, Down", "move; scroll the chat"),
+    ("PageUp, PageDown", "scroll the chat"),
+    ("End", "jump to the newest message"),
+    ("Alt-Up, Alt-Down", "previous or next chat"),
     ("/, Ctrl-F", "search the inbox"),
-    ("n, Ctrl-N", "a chat with a person"),
-    ("g, Ctrl-G", "a new group"),
+    ("n, Ctrl-N", "new chat"),
+    ("g, Ctrl-G", "new group"),
     ("Ctrl-R, Ctrl-X", "resend or cancel an unsent message"),
     ("p, m, a", "pin, mute, archive"),
-    ("A", "archived conversations"),
-    ("Ctrl-L", "leave a group"),
+    ("A", "archived chats"),
+    ("Ctrl-L", "leave the group"),
     ("F1", "this help; in the inbox also ?"),
-    ("q, Ctrl-C", "quit; the next start sends the rest"),
+    ("q, Ctrl-C", "quit; unsent messages stay queued"),
     ("", ""),
-    ("one tick, two ticks", "the server has it; a device has it"),
-    ("two blue ticks", "it was read"),
+    ("one tick, two ticks", "sent; delivered"),
+    ("two blue ticks", "read"),
 ];
 
 pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel) {
@@ -40,12 +40,12 @@ pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel) {
         Some(Dialog::Help) => help(frame, model),
         Some(Dialog::Leave) => {
             let area = window(frame, model, "Leave this group?", 1);
-            frame.render_widget(Paragraph::new("y leaves, any other key stays"), area);
+            frame.render_widget(Paragraph::new("y: leave, any other key: cancel"), area);
         }
         Some(Dialog::NewChat(NewChat { name, found, selected, answer })) => {
             let hints = new_chat_hints(model, name.text(), found.is_empty(), *answer);
             let rows = 1 + hints.len() + found.len().clamp(1, 10);
-            let area = window(frame, model, "Chat with", rows);
+            let area = window(frame, model, "New chat", rows);
             // Typed letters always go to this input, even if a result is selected.
             field(frame, Rect { height: 1, ..area }, "", name, true);
             let mut lines: Vec<Line<'_>> =
@@ -65,7 +65,7 @@ pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel) {
             let area = window(frame, model, "New group", 3);
             field(frame, Rect { height: 1, ..area }, "title   ", title, !in_members);
             field(frame, Rect { y: area.y + 1, height: 1, ..area }, "members ", members, *in_members);
-            let hint = Line::styled("user_ids with spaces or commas between them", faint());
+            let hint = Line::styled("user_ids, separated by spaces or commas", faint());
             frame.render_widget(Paragraph::new(hint), Rect { y: area.y + 2, height: 1, ..area });
         }
     }
@@ -74,12 +74,12 @@ pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel) {
 fn new_chat_hints(model: &ScreenModel, name: &str, found_nobody: bool, answer: SearchState) -> Vec<String> {
     let dots = symbols::ellipsis(model.look);
     match answer {
-        SearchState::AwaitedByEnter => vec![format!("looking{dots}")],
+        SearchState::AwaitedByEnter => vec![format!("searching{dots}")],
         SearchState::NotFound => vec![
-            format!("No user called {} was found.", cut(&safe_line(name.trim()), 36, dots)),
-            "Start anyway? Enter again / Esc".to_owned(),
+            format!("User {} was not found.", cut(&safe_line(name.trim()), 36, dots)),
+            "Start a chat anyway? Enter / Esc".to_owned(),
         ],
-        _ if found_nobody => vec!["the user_id of a person, or the beginning of a name".to_owned()],
+        _ if found_nobody => vec!["name or user_id".to_owned()],
         _ => vec![String::new()],
     }
 }

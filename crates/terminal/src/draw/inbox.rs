@@ -11,7 +11,7 @@ use super::{coloured, faint, strong};
 use crate::model::{Focus, InboxLine, ScreenModel};
 use crate::text::{cut, width};
 
-/// Height of one conversation, in rows: its name and its preview.
+/// Height of one conversation, in rows: its name and its preview. The scroll position counts in it.
 const ROWS_EACH: usize = 2;
 /// Height of the head, in rows: the user and the search input.
 const HEAD_ROWS: u16 = 2;
@@ -24,9 +24,9 @@ pub fn draw(frame: &mut Frame<'_>, model: &ScreenModel, area: Rect) {
     let lines = model.lines();
     if lines.is_empty() {
         let words = match (model.search.is_empty(), model.shows_archive) {
-            (false, _) => "nothing found; Enter looks for people",
-            (true, true) => "nothing is archived",
-            (true, false) => "no conversations yet: n begins one",
+            (false, _) => "no results; Enter searches people",
+            (true, true) => "no archived chats",
+            (true, false) => "no chats yet: n starts one",
         };
         let wrapped = crate::text::wrap(words, columns).into_iter().map(|line| Line::styled(line, faint()));
         frame.render_widget(Paragraph::new(wrapped.collect::<Vec<_>>()), list);

@@ -1,5 +1,5 @@
 //! One connection of a device: opens it, sends frames on it, and makes HTTP requests beside it.
-//! `hearing` checks received frames; `gaps` fetches missing messages.
+//! `frames` checks received frames; `gaps` fetches missing messages.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a connection ended.
 pub(super) enum ConnectionEnd {
-    /// The network failed or the server went away.
+    /// The network failed or the server ended.
     Lost,
     Violated(Box<ViolationReport>),
 }
@@ -59,7 +59,8 @@ pub(super) struct DeviceConnection<'a> {
 const LATER: [&str; 3] = ["store_unavailable", "overloaded", "draining"];
 /// Close codes after which a client reconnects: server error and restart.
 const COMING_BACK: [u16; 2] = [1011, 1012];
-/// Maximum pause after a temporary refusal, in milliseconds; the minimum is a quarter of it.
+/// Upper bound on the pause after a temporary refusal, in milliseconds; a quarter of it is the
+/// lower bound. A longer pause leaves fewer sends for the test.
 const REST_MS: u64 = 200;
 
 impl<'a> DeviceConnection<'a> {

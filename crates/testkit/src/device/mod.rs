@@ -1,27 +1,27 @@
 //! A well-behaved client. It keeps its messages and its outbox across disconnects, fetches missing
 //! messages, and checks everything it receives against the contract.
 //!
-//! `habits` holds its random actions and `hearing` handles received frames. Faults of the server
+//! `actions` holds its random actions and `frames` handles received frames. Faults of the server
 //! and comparisons between devices do not belong here.
 
+mod actions;
 mod connection;
+mod frames;
 mod gaps;
-mod habits;
-mod hearing;
+mod lifecycle;
 mod record;
-mod storm;
 #[cfg(test)]
 mod tests;
-mod trouble;
 mod view;
+mod violation;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-pub use habits::{Habits, ReadingHabit};
+pub use actions::{Habits, ReadingHabit};
 pub use record::{DeviceCounts, DeviceRecord};
-pub use trouble::{ReadState, Trouble, ViolationReport};
 pub use view::{MembershipStep, ReceivedMessage, View};
+pub use violation::{ReadState, Trouble, ViolationReport};
 
 use crate::checker::{ClientEvent, ClientLog};
 use crate::client::Socket;

@@ -9,7 +9,7 @@ use crate::checker::{ClientEvent, ClientLog};
 use crate::device::{ReadState, Trouble};
 use crate::names::{ConversationName, Membership, UserName};
 
-/// Number of frames shown with a violation.
+/// Number of frames shown with a violation. With too few, its cause is cut off.
 const FRAMES_KEPT: usize = 40;
 
 /// Counters, so that a test can assert that enough happened.

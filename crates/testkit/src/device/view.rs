@@ -44,7 +44,7 @@ impl ReceivedMessage {
         self.content_type == "void"
     }
 
-    /// Returns whether a user sent it. Such a message has an attempt, can be unread and counts as a
+    /// Returns whether a user sent it. A sent message has an attempt, can be unread and counts as a
     /// reply.
     pub fn is_said(&self) -> bool {
         !self.is_notice() && !self.is_void()

@@ -9,7 +9,7 @@ pub struct RedisCluster {
 /// Number of primaries, each with one replica. A Redis Cluster needs at least 3 to elect a new
 /// primary.
 const PRIMARIES: usize = 3;
-/// Number of hash slots of a Redis cluster, fixed by Redis.
+/// Number of hash slots of a Redis cluster, fixed by Redis. With fewer, some keys have no server.
 const SLOTS: usize = 16384;
 
 impl RedisCluster {
@@ -31,13 +31,13 @@ impl RedisCluster {
             }
         }
         let server_count = servers.len().to_string();
-        wait_until("every server knows every other", || {
+        wait_until("every server has discovered all others", || {
             let known = |server: &RedisServer| cluster_info(server, "cluster_known_nodes");
             servers.iter().all(|server| known(server) == server_count && !has_handshakes(server))
         });
         for (index, replica) in servers.iter().enumerate().skip(PRIMARIES) {
             let primary = servers[index - PRIMARIES].command(&["CLUSTER", "MYID"]).text();
-            wait_until("the replica may follow its primary", || {
+            wait_until("the replica can replicate its primary", || {
                 replica.command(&["CLUSTER", "REPLICATE", &primary]).text() == "OK"
             });
         }
@@ -48,7 +48,7 @@ impl RedisCluster {
 
     /// Waits until all slots are served and every running replica is in sync with its primary.
     pub fn wait_until_whole(&self) {
-        wait_until("the cluster is whole", || {
+        wait_until("the cluster serves all slots and its replicas are in sync", || {
             self.running().all(|server| {
                 let is_replica = server.info("replication", "role").as_deref() == Some("slave");
                 let link = server.info("replication", "master_link_status");
@@ -57,7 +57,7 @@ impl RedisCluster {
             })
         });
         // A replica can be elected only when the others know its primary.
-        wait_until("every server knows the primary of each replica", || {
+        wait_until("every server reports the primary of each replica", || {
             let replicas = self.running().count().saturating_sub(PRIMARIES);
             self.running().all(|server| {
                 let nodes = server.command(&["CLUSTER", "NODES"]).text();
@@ -73,7 +73,7 @@ impl RedisCluster {
 
     /// Returns the server that holds this key, according to a running server.
     pub fn primary_of(&self, key: &str) -> usize {
-        let anybody = self.running().next().expect("at least one server runs");
+        let anybody = self.running().next().expect("at least one server of the cluster runs");
         let slot = anybody.command(&["CLUSTER", "KEYSLOT", key]).number();
         let ranges = anybody.command(&["CLUSTER", "SLOTS"]);
         let range = ranges.many().iter().find(|range| {

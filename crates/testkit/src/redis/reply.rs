@@ -59,7 +59,9 @@ fn read(reader: &mut BufReader<TcpStream>) -> std::io::Result<Reply> {
     let mut line = String::new();
     reader.read_line(&mut line)?;
     let line = line.trim_end();
-    let Some(kind) = line.chars().next() else { return Err(Error::other("the server hung up")) };
+    let Some(kind) = line.chars().next() else {
+        return Err(Error::other("the server closed the connection"));
+    };
     let rest = &line[1..];
     let length = || rest.parse::<i64>().map_err(Error::other);
     Ok(match kind {
@@ -74,6 +76,6 @@ fn read(reader: &mut BufReader<TcpStream>) -> std::io::Result<Reply> {
             Reply::Text(String::from_utf8_lossy(&bytes).into_owned())
         }
         '*' => Reply::Many((0..length()?).map(|_| read(reader)).collect::<Result<_, _>>()?),
-        _ => return Err(Error::other(format!("not an answer of Redis: {line}"))),
+        _ => return Err(Error::other(format!("not a Redis reply: {line}"))),
     })
 }

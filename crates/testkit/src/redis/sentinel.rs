@@ -7,7 +7,7 @@ pub struct RedisSentinel {
     sentinels: Vec<RedisServer>,
 }
 
-/// The name under which the sentinels know the primary.
+/// Name of the primary in the sentinels' configuration. Clients must request the primary by it.
 const MASTER: &str = "bluetick";
 
 impl RedisSentinel {
@@ -16,11 +16,11 @@ impl RedisSentinel {
         let primary = RedisServer::start_with(options());
         let follows = format!("127.0.0.1 {}", primary.port());
         let replica = RedisServer::start_with(options().with("replicaof", &follows));
-        wait_until("the replica has what its primary has", || {
+        wait_until("the replica is in sync with its primary", || {
             replica.info("replication", "master_link_status").as_deref() == Some("up")
         });
         let sentinels: Vec<_> = (0..3).map(|_| sentinel(primary.port())).collect();
-        wait_until("the sentinels know each other and the replica", || {
+        wait_until("the sentinels have discovered each other and the replica", || {
             sentinels.iter().all(|sentinel| {
                 let known = sentinel.info("sentinel", "master0").unwrap_or_default();
                 known.contains("slaves=1") && known.contains("sentinels=3")

@@ -10,18 +10,20 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
+use super::device::{ConnectionEnd, Life};
 use super::ledger::{Breach, ConversationBreach, Shown};
-use super::life::{ConnectionEnd, Life};
 use crate::client::{Situation, Socket, stopped};
 use crate::device::ReadState;
 use crate::http::request_until_answered;
 use crate::names::{ConversationName, Membership};
 
-/// Maximum number of unacknowledged sends on a connection.
+/// Upper bound on unacknowledged sends on a connection. A larger one measures how long sends queue
+/// after an absence.
 const WINDOW: usize = 64;
 /// Time limit for an operation. It is longer than any operation of a running server takes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Minimum and maximum pause between two actions besides sending, in milliseconds.
+/// Minimum and maximum pause between two actions besides sending, in milliseconds. Shorter pauses
+/// add load beyond the planned message rate.
 const CHORE_MS: (u64, u64) = (100, 500);
 /// Close codes after which a client reconnects: the server failed or restarts, or this process was
 /// too slow.

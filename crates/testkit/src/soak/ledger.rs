@@ -1,13 +1,14 @@
 //! The checker for runs that are too long for a full log. It keeps eight bytes per message: the
 //! writer and the writer's message number. It checks everything else on arrival.
 //!
-//! This is enough because the content of a message follows from its id ([`MessageName`]), and each
+//! This is enough, because the content of a message follows from its id ([`MessageName`]). Each
 //! writer numbers its messages to a conversation without a gap. The history is complete, ordered
 //! and free of duplicates if each writer's numbers are 1, 2, 3, up to the last.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Mutex, MutexGuard};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::device::ReadState;
 use crate::names::{ConversationName, Membership, UserName};
@@ -24,7 +25,8 @@ pub struct MessageName {
     pub number: u64,
 }
 
-/// Exclusive upper bound on the number of filler phrases after the id in a text.
+/// Exclusive upper bound on the number of filler phrases after the id in a text. It varies the size
+/// of messages; a larger bound makes messages and the store larger.
 const MOST_WORDS: u64 = 24;
 
 impl MessageName {
@@ -109,9 +111,9 @@ impl fmt::Display for ConversationBreach {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct NameHash(u64);
 
-/// A seq that has not been seen yet.
+/// The entry of a seq that has not been seen yet.
 const UNSEEN: NameHash = NameHash(0);
-/// A notice, which has no writer.
+/// The entry of a notice, which has no writer.
 const NOTICE: NameHash = NameHash(u64::MAX);
 
 /// Bits of a `NameHash` for the message number; the writer gets the rest. `NameHash::of` panics on
@@ -169,7 +171,7 @@ impl Ledger {
     }
 
     fn room(&self, conversation: &ConversationName) -> MutexGuard<'_, ConversationRecord> {
-        self.rooms[conversation].lock().expect("no code panics while it holds this lock")
+        self.rooms[conversation].lock()
     }
 
     /// Returns the name of the writer's next message and counts it as attempted.
@@ -267,17 +269,14 @@ impl Ledger {
 
     /// Returns the memory of the message entries in bytes, without the small state per member.
     pub fn bytes(&self) -> usize {
-        self.rooms
-            .values()
-            .map(|room| room.lock().map_or(0, |room| room.prints.capacity() * size_of::<NameHash>()))
-            .sum()
+        self.rooms.values().map(|room| room.lock().prints.capacity() * size_of::<NameHash>()).sum()
     }
 }
 
 impl ConversationRecord {
     fn place(&mut self, seq: u64, now: NameHash) -> Result<(), Breach> {
         let Some(at) = seq.checked_sub(1).and_then(|at| usize::try_from(at).ok()) else {
-            return Err(Breach::Misspoken(format!("a message at place {seq}")));
+            return Err(Breach::Misspoken(format!("a message at seq {seq}")));
         };
         if self.prints.len() <= at {
             self.prints.resize(at + 1, UNSEEN);

@@ -1,17 +1,17 @@
 //! A long run under constant load. Devices write at a steady rate, connect, disconnect, are cut
-//! off, read old pages, and check everything they receive. The gauge samples the server once a
+//! off, read old pages, and check everything they receive. The sampler samples the server once a
 //! second, and a final check follows.
 //!
-//! Unlike a [`crowd`](crate::crowd), a soak run does not keep the log of every device in memory: an
+//! Unlike a [`load`](crate::load), a soak run does not keep the log of every device in memory: an
 //! hour of traffic does not fit. It keeps eight bytes per message ([`ledger`]).
 
 mod connection_run;
-pub mod flat;
-pub mod gauge;
-mod hearing;
-mod judge;
+mod device;
+mod final_check;
+mod frames;
 pub mod ledger;
-mod life;
+pub mod sampler;
+pub mod trend;
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client::Situation;
-use crate::crowd::{Scene, Sizes};
 use crate::dice::Dice;
+use crate::load::{Scene, Sizes};
 use crate::names::UserName;
-use gauge::Acks;
-pub use judge::{Verdict, judge};
+pub use device::{Life, SoakCounts};
+pub use final_check::{Verdict, judge};
 use ledger::{ConversationBreach, Ledger, SenderNumber};
-pub use life::{Life, SoakCounts};
+use sampler::Acks;
 
 /// The size of a run, read from the environment.
 #[derive(Clone, Copy, Debug)]

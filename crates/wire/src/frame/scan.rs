@@ -145,6 +145,8 @@ impl<'a> Scanner<'a> {
 
     /// Reads an unsigned integer of at most 18 digits, which always fits in a `u64`.
     fn number(&mut self) -> Option<u64> {
+        /// Maximum number of digits. A `u64` holds any number of 18 digits; with more, the sum
+        /// could overflow.
         const DIGITS: usize = 18;
         let digits = self.rest().iter().take(DIGITS + 1).take_while(|byte| byte.is_ascii_digit());
         let (length, number) = digits

@@ -253,6 +253,7 @@ pub fn encode_message(message: &Message) -> String {
 
 /// Like [`encode_message`], but appends to a buffer.
 pub fn write_message(into: &mut Vec<u8>, message: &Message) {
+    /// First bytes of the frame, up to the fields of [`MessageBody`].
     const BEGINNING: &str = r#"{"type":"message","#;
     let (body, content) = (MessageBody::from(message), Measured::of(&message.content));
     into.reserve(BEGINNING.len() + body.usual_bytes_around() + content.most_bytes());
@@ -273,6 +274,7 @@ pub fn write_ack(
     message_id: &MessageId,
     appended: &Appended,
 ) {
+    /// First bytes of the frame, up to the fields of [`SentBody`].
     const BEGINNING: &str = r#"{"type":"ack","#;
     let body = SentBody::new(conversation, message_id, appended);
     into.reserve(BEGINNING.len() + body.usual_bytes());

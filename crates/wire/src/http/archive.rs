@@ -459,10 +459,7 @@ impl ErasureRequest {
         };
         let through = match self.through_seq {
             Some(_) if conversation.is_none() => {
-                return Err(BadInput::field(
-                    "through_seq",
-                    "means a place of a conversation, and none is named",
-                ));
+                return Err(BadInput::field("through_seq", "requires conversation_id"));
             }
             Some(seq) if !(1..=Seq::MAX.get()).contains(&seq) => {
                 let most = Seq::MAX.get();

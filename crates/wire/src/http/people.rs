@@ -56,9 +56,9 @@ pub enum PeopleParameters {
 impl PeopleParameters {
     /// Upper bound on the user ids of one lookup. It bounds the work of a request.
     pub const MAX_IDS: usize = 100;
-    /// Upper bound on the results of one search.
+    /// Upper bound on the results of one search. It bounds the work of a request.
     pub const MAX_LIMIT: usize = 50;
-    /// Results of a search that names no limit.
+    /// Number of results of a search without a limit. The API documents it.
     pub const DEFAULT_LIMIT: usize = 10;
 
     pub fn parse(query: &str) -> Result<PeopleParameters, BadInput> {

@@ -1,4 +1,4 @@
-//! ReceiptCounts and read states over HTTP.
+//! Receipt counts and read states over HTTP.
 
 use bluetick_core::ports::{MemberStatus, Statuses};
 use bluetick_core::{ConversationId, ReadState, ReceiptCounts, Seq, UserId};

@@ -3,6 +3,7 @@
 
 import { randomBytes } from "node:crypto";
 
+/** The opcodes of WebSocket frames (RFC 6455, section 5.2). */
 export const OPCODE = { CONTINUATION: 0, TEXT: 1, BINARY: 2, CLOSE: 8, PING: 9, PONG: 10 } as const;
 
 export interface Frame {

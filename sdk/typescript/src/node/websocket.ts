@@ -13,11 +13,12 @@ import { encodeFrame, FrameError, FrameReader, OPCODE } from "./frames.ts";
 const MAGIC = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /** Upper bound on the size of a message. A larger one closes the connection with 1009. */
 const MESSAGE_LIMIT_BYTES = 16 * 1024 * 1024;
-/** Upper bound on the closing handshake. Afterwards the socket is destroyed. */
+/** Upper bound on the closing handshake. The client then destroys the socket. */
 const CLOSE_WITHIN_MS = 2_000;
 /** The close code of a connection that ended without a close frame. */
 const ABNORMAL_CLOSURE = 1006;
 
+// The values of `readyState`, as in browsers.
 type Phase = 0 | 1 | 2 | 3;
 const CONNECTING: Phase = 0;
 const OPEN: Phase = 1;

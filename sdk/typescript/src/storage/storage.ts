@@ -6,6 +6,7 @@
  */
 export type StorageKind = "meta" | "inbox" | "messages" | "outbox" | "people";
 
+/** All kinds. A new kind needs a new version of the IndexedDB database. */
 export const STORAGE_KINDS: readonly StorageKind[] = ["meta", "inbox", "messages", "outbox", "people"];
 
 /**
@@ -36,7 +37,7 @@ export const isPrecious = ({ kind, value }: StorageChange): boolean => kind === 
 export interface Storage {
   /**
    * Names the records that this storage sees. Clients that see the same records, in this process or
-   * in other tabs, have the same name, and agree under it which of them sends a message. Undefined
+   * in other tabs, have the same name. Under it they agree which of them sends a message. Undefined
    * if no other client can see the records.
    */
   readonly sharedName?: string;

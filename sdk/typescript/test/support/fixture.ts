@@ -6,7 +6,9 @@ import { BluetickClient, signUp } from "../../src/node/index.ts";
 import type { ClientOptions, Conversation, Session } from "../../src/node/index.ts";
 import { Server } from "./server.ts";
 
+/** The password of every user. */
 const PASSWORD = "correct horse battery";
+/** Time limit of `until`. If it is too short, tests fail on a slow machine. */
 const WITHIN_MS = 20_000;
 
 /** Polls until the condition holds. Throws after `within_ms`. */

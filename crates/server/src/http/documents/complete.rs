@@ -41,7 +41,7 @@ pub(super) fn complete(mut document: Value) -> Value {
 fn complete_operation(method: &str, path: &str, operation: &mut Value, components: &mut Map<String, Value>) {
     let errors = errors::responses(method, path, operation, components);
     let Some(operation) = operation.as_object_mut() else { return };
-    // An operation without security is public. The empty list says so.
+    // An operation without security is public, which an empty list declares.
     operation.entry("security").or_insert_with(|| json!([]));
     let responses = operation.entry("responses").or_insert_with(|| Value::Object(Map::new()));
     for (status, response) in errors {

@@ -18,7 +18,8 @@ use ErrorCode::{
     UpgradeRequired, UserExists, UserNotFound,
 };
 
-/// Errors that do not follow from the parameters, the body or the security of an operation.
+/// Errors that do not follow from the parameters, the body or the security of an operation, by
+/// operation id. The document does not list a missing one.
 const OWN_ERRORS: &[(&str, &[ErrorCode])] = &[
     ("signup", &[SignupDisabled, LoginDisabled, UserExists, NameReserved, RateLimited]),
     ("login", &[InvalidCredentials, LoginDisabled, RateLimited]),
@@ -41,10 +42,12 @@ const OWN_ERRORS: &[(&str, &[ErrorCode])] = &[
     ("open_websocket", &[UpgradeRequired, TooManyConnections, Draining]),
 ];
 
-/// Operations that answer from memory, so no store error is possible.
+/// Operations that answer from memory, so no store error is possible. The document lists store
+/// errors for all others.
 const WITHOUT_STORE: &[&str] = &["show_server", "open_websocket"];
 
-/// Paths that a load balancer calls by address, so they accept any `Host`.
+/// Paths that a load balancer calls by address, so they accept any `Host`. Must equal the paths of
+/// `is_health_check` in `service`, or the document is wrong.
 const ANY_HOST: &[&str] = &["/healthz", "/readyz"];
 
 /// Returns the error codes of an operation, in the order of the table of all codes.
@@ -123,7 +126,7 @@ fn name(codes: &[ErrorCode]) -> String {
     codes.iter().map(|code| format!("{code:?}")).collect::<Vec<_>>().join("Or")
 }
 
-/// The error of a request that is not valid HTTP. No handler sees it.
+/// The error of a request that is not valid HTTP. hyper answers it before any handler runs.
 fn malformed() -> Value {
     json!({ "description": "The request line or a header is invalid. The body is empty." })
 }

@@ -95,7 +95,7 @@ struct PageCheck<'a> {
     stopped: bool,
 }
 
-/// What the leaves of a tree hold.
+/// The contents of the leaves of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leaves {
     Rows,
@@ -130,8 +130,7 @@ impl PageCheck<'_> {
         self.last_page = meta.last_page;
         let pages = self.length / self.page_bytes as u64;
         if meta.last_page >= pages {
-            let what =
-                format!("it has {pages} pages and says that it has {}", meta.last_page.saturating_add(1));
+            let what = format!("it has {pages} pages instead of {}", meta.last_page.saturating_add(1));
             self.say(self.length, what);
             self.last_page = pages - 1;
         }
@@ -145,7 +144,7 @@ impl PageCheck<'_> {
         self.tree("the list of tables", meta.main, Leaves::Tables, &mut found)?;
         for (name, offset, tree) in std::mem::take(&mut found.tables) {
             if tree.flags != 0 {
-                self.say(offset, format!("the table {name} has flags that no table has"));
+                self.say(offset, format!("the table {name} has invalid flags"));
                 continue;
             }
             self.tree(&format!("the table {name}"), tree, Leaves::Rows, &mut found)?;
@@ -167,7 +166,7 @@ impl PageCheck<'_> {
         };
         let page_bytes = Meta::read(&first).page_bytes;
         if !(512..=65_536).contains(&page_bytes) || !page_bytes.is_power_of_two() {
-            self.say(0, "its first page is damaged: no such size of a page");
+            self.say(0, "its first page is damaged: invalid page size");
             return Ok(None);
         }
         self.page_bytes = page_bytes as usize;
@@ -196,7 +195,7 @@ impl PageCheck<'_> {
             metas.push(meta);
         }
         if metas[0].transaction.abs_diff(metas[1].transaction) > 1 {
-            self.say(0, "its two roots are not of two transactions in a row: one of them is damaged");
+            self.say(0, "its two roots are not of consecutive transactions: one is damaged");
             return Ok(None);
         }
         Ok(metas.into_iter().max_by_key(|meta| meta.transaction))
@@ -245,7 +244,7 @@ impl PageCheck<'_> {
                     return Ok(());
                 }
                 if !self.mark(page, 1) || page < 2 {
-                    let what = format!("{name}: page {page} is used twice, or is not there");
+                    let what = format!("{name}: page {page} is used twice or missing");
                     self.say(self.offset_of(referrer), what);
                     continue;
                 }
@@ -254,7 +253,7 @@ impl PageCheck<'_> {
                 let is_leaf = depth == tree.depth;
                 let expected = if is_leaf { LEAF } else { BRANCH };
                 if u64_at(&bytes, 0) != page || u16_at(&bytes, 10) != expected {
-                    self.say(offset, format!("{name}: page {page} is damaged: it is another page"));
+                    self.say(offset, format!("{name}: page {page} is damaged: wrong number or kind"));
                     continue;
                 }
                 let Some(nodes) = nodes_of(&bytes) else {
@@ -284,7 +283,7 @@ impl PageCheck<'_> {
         if said != (counted.branch, counted.leaf, counted.overflow, counted.entries) {
             let TreeCounts { leaf, entries, .. } = counted;
             let what = format!(
-                "{name}: its record says {} entries on {} pages, and {entries} on {leaf} were found",
+                "{name}: its record has {} entries on {} pages instead of {entries} on {leaf}",
                 tree.entries, tree.leaf_pages
             );
             self.say(self.offset_of(tree.root.min(self.last_page)), what);
@@ -313,9 +312,8 @@ impl PageCheck<'_> {
                             data
                         }
                         None => {
-                            let what = format!(
-                                "{name}: a row on page {page} continues on pages that are not its own"
-                            );
+                            let what =
+                                format!("{name}: a row on page {page} continues on damaged or shared pages");
                             self.say(offset, what);
                             continue;
                         }
@@ -323,7 +321,7 @@ impl PageCheck<'_> {
                 }
                 flags if flags == expected => node.data.to_vec(),
                 _ => {
-                    self.say(offset, format!("{name}: page {page} is damaged: there is no such kind of row"));
+                    self.say(offset, format!("{name}: page {page} is damaged: unknown kind of row"));
                     continue;
                 }
             };
@@ -376,14 +374,14 @@ impl PageCheck<'_> {
         let count = u64_at(listed, 0);
         let pages = listed.get(8..).unwrap_or_default().chunks_exact(8).map(|page| u64_at(page, 0));
         if count > pages.len() as u64 {
-            return self.say(offset, "the list of free pages is shorter than it says");
+            return self.say(offset, "the list of free pages is truncated");
         }
         for page in pages.take(usize::try_from(count).unwrap_or(usize::MAX)) {
             // Every free page must be within the file.
             if page > self.last_page {
-                self.say(offset, format!("page {page} is said to be free, and is not there"));
+                self.say(offset, format!("page {page} is listed as free, but missing"));
             } else if !self.mark(page, 1) {
-                self.say(offset, format!("page {page} is said to be free, and is used"));
+                self.say(offset, format!("page {page} is listed as free, but used"));
             }
         }
     }

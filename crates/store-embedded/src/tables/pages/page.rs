@@ -1,8 +1,9 @@
 //! The layout of one LMDB page. All offsets and sizes are in bytes, and must match LMDB's `mdb.c`.
 
-/// Marks an LMDB root page.
+/// First field of an LMDB root page.
 pub const MAGIC: u32 = 0xBEEF_C0DE;
-/// Accepted versions of the LMDB file format.
+/// Accepted versions of the LMDB file format. The check reports a file of another version as
+/// damaged.
 pub const VERSIONS: [u32; 2] = [1, 999];
 /// Length of a page header.
 pub const HEADER_BYTES: usize = 16;
@@ -14,13 +15,17 @@ pub const TREE_BYTES: usize = 48;
 pub const META_BYTES: usize = 24 + 2 * TREE_BYTES + 16;
 /// The root page number of an empty tree.
 pub const NO_PAGE: u64 = u64::MAX;
-// Page flags.
+/// Page flag: the page holds keys and child pages.
 pub const BRANCH: u16 = 0x01;
+/// Page flag: the page holds keys and rows.
 pub const LEAF: u16 = 0x02;
+/// Page flag: the page begins a row that is too large for a leaf.
 pub const OVERFLOW: u16 = 0x04;
+/// Page flag: the page is a root page.
 pub const META: u16 = 0x08;
-// Node flags.
+/// Node flag: the row is on overflow pages.
 pub const IN_OVERFLOW: u16 = 0x01;
+/// Node flag: the row is the record of a tree.
 pub const IS_TREE: u16 = 0x02;
 /// Tree flag: the keys are integers in native byte order.
 pub const WHOLE_NUMBER_KEYS: u16 = 0x08;

@@ -2,7 +2,9 @@
 
 use super::*;
 
+/// Writer of the odd seqs.
 const ALICE: SenderNumber = SenderNumber(0);
+/// Writer of the even seqs.
 const BOB: SenderNumber = SenderNumber(1);
 
 struct World {
@@ -69,14 +71,14 @@ fn correct_history_has_no_violation_and_costs_eight_bytes_a_message() {
 }
 
 #[test]
-fn record_finds_a_lost_acknowledged_message() {
+fn ledger_finds_a_lost_acknowledged_message() {
     let mut world = World::new();
     world.stored.pop();
     assert_eq!(world.verdict(), Err(Breach::Lost { seq: 6, head: 5 }));
 }
 
 #[test]
-fn record_finds_an_acknowledged_message_that_was_never_shown() {
+fn ledger_finds_an_acknowledged_message_that_was_never_shown() {
     let world = World::new();
     let name = world.ledger.attempt(&world.room, ALICE);
     world.ledger.acknowledged(&world.room, name, 7).unwrap();
@@ -84,7 +86,7 @@ fn record_finds_an_acknowledged_message_that_was_never_shown() {
 }
 
 #[test]
-fn record_finds_a_message_stored_twice() {
+fn ledger_finds_a_message_stored_twice() {
     let mut world = World::new();
     world.stored.push(world.stored[5]);
     let expected = Breach::NotNext { seq: 7, writer: BOB, expected: 4, found: 3 };
@@ -92,7 +94,7 @@ fn record_finds_a_message_stored_twice() {
 }
 
 #[test]
-fn record_finds_a_seq_with_other_content_than_shown() {
+fn ledger_finds_a_seq_with_other_content_than_shown() {
     let mut world = World::new();
     world.stored.swap(0, 1);
     let (before, now) = (Some(world.stored[1]), Some(world.stored[0]));
@@ -100,7 +102,7 @@ fn record_finds_a_seq_with_other_content_than_shown() {
 }
 
 #[test]
-fn record_finds_reordered_messages_of_one_sender() {
+fn ledger_finds_reordered_messages_of_one_sender() {
     let mut world = World::new();
     let (first, second) =
         (world.ledger.attempt(&world.room, ALICE), world.ledger.attempt(&world.room, ALICE));
@@ -110,7 +112,7 @@ fn record_finds_reordered_messages_of_one_sender() {
 }
 
 #[test]
-fn record_finds_unsent_and_changed_messages() {
+fn ledger_finds_unsent_and_changed_messages() {
     let world = World::new();
     let never_sent = MessageName { writer: BOB, number: 4 };
     assert!(matches!(world.show(7, never_sent), Err(Breach::Invented { seq: 7, .. })));
@@ -125,7 +127,7 @@ fn record_finds_unsent_and_changed_messages() {
 }
 
 #[test]
-fn record_finds_a_gap_in_the_history() {
+fn ledger_finds_a_gap_in_the_history() {
     let world = World::new();
     let mut reader = world.ledger.reader(world.room.clone());
     let (message_id, content) = (world.stored[1].id(), world.stored[1].content());

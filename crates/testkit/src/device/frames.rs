@@ -125,7 +125,7 @@ impl DeviceConnection<'_> {
             return Err(self.misspoken(frame));
         };
         let Some(attempt) = self.device.outbox.iter().find(|attempt| attempt.message_id == message_id) else {
-            // A second ack on the connection, or the ack of a message that was never sent.
+            // This is a second ack on the connection, or the ack of a message that was never sent.
             return Err(self.misspoken(frame));
         };
         let message = ReceivedMessage {

@@ -183,7 +183,8 @@ const WORDS: &[&str] = &[
     "🙏",
 ];
 
-/// Returns the text with this number. It is deterministic. Most texts are short and a few are long.
+/// Returns the text with this number. The same number gives the same text. Most texts are short and
+/// a few are long.
 pub fn text(number: usize) -> Arc<str> {
     let mut dice = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5bd1_e995;
     let mut roll = |below: usize| {

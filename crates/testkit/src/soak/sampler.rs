@@ -2,9 +2,10 @@
 //! metrics, and disk usage.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use crate::http::get_text;
@@ -17,13 +18,11 @@ pub struct Acks {
 
 impl Acks {
     pub fn record(&self, took: Duration) {
-        self.of_this_second.lock().expect("no code panics while it holds this lock").push(took);
+        self.of_this_second.lock().push(took);
     }
 
     fn take(&self) -> Vec<Duration> {
-        let mut taken = std::mem::take(
-            &mut *self.of_this_second.lock().expect("no code panics while it holds this lock"),
-        );
+        let mut taken = std::mem::take(&mut *self.of_this_second.lock());
         taken.sort_unstable();
         taken
     }
@@ -58,7 +57,7 @@ pub struct Sample {
     pub ack_p99_ms: f64,
 }
 
-/// What to sample.
+/// Samples one server process.
 pub struct Gauge {
     pub process: u32,
     pub address: String,
@@ -67,11 +66,12 @@ pub struct Gauge {
     pub acks: Arc<Acks>,
 }
 
-/// Name of the threads of the server's runtime.
+/// Name of the server's runtime threads. It must match the server's, or a sample counts them as
+/// other threads.
 const POOL: &str = "bluetick-worker";
 /// Number of samples between two scans of the files. A scan is slow, and the files change slowly.
 const FILES_EVERY: u64 = 10;
-/// Interval between two samples.
+/// Interval between two samples. Graphs and trends count one sample per second.
 const STEP: Duration = Duration::from_secs(1);
 
 impl Gauge {

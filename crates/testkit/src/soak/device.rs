@@ -97,9 +97,10 @@ pub struct Life {
     abandoned: VecDeque<Socket>,
 }
 
-/// Maximum number of messages in the outbox of a device.
+/// Upper bound on messages in the outbox of a device. A full outbox counts due messages as
+/// `left_unwritten` instead.
 const MOST_WAITING: usize = 2_000;
-/// Maximum number of abandoned sockets at a time.
+/// Upper bound on abandoned sockets per device. They count against `limits.connections_per_user`.
 const MOST_ABANDONED: usize = 2;
 /// Time limit for catching up without load. It is longer than a running server needs.
 const SETTLING: Duration = Duration::from_secs(300);

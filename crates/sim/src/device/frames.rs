@@ -15,7 +15,11 @@ impl Device {
         text: &str,
     ) -> Result<(), ConnectionEnded> {
         let Ok(frame) = serde_json::from_str::<Value>(text) else {
-            self.town.auditor().find(Guarantee::Order, None, format!("{} heard no JSON: {text}", self.name));
+            self.town.auditor().find(
+                Guarantee::Order,
+                None,
+                format!("{} received a frame that is not JSON: {text}", self.name),
+            );
             return Err(ConnectionEnded);
         };
         let id = frame["conversation_id"].as_str().and_then(|id| id.parse::<ConversationId>().ok());
@@ -29,7 +33,7 @@ impl Device {
                 self.conversations.clone().into_iter().for_each(|id| self.ask(connection, id));
             }
             ("gone", Some(id)) => {
-                self.note(format_args!("is told that {} is gone", short(id)));
+                self.note(format_args!("learns that it is no longer a member of {}", short(id)));
                 self.drop_out(id);
             }
             ("error", _) => self.refused(connection, &frame),
@@ -62,8 +66,11 @@ impl Device {
             let to =
                 self.outbox.iter().find(|unsent| unsent.message_id == id).map(|unsent| unsent.conversation);
             if let Some(to) = to.filter(|to| auditor.is_founder(*to, &self.user)) {
-                let what =
-                    format!("{} is in {} and {id} is refused as that of a stranger", self.name, short(to));
+                let what = format!(
+                    "{} is a member of {}, and the server refused {id} with conversation_not_found",
+                    self.name,
+                    short(to)
+                );
                 auditor.find(Guarantee::NoLoss, Some(to), what);
             }
             drop(auditor);
@@ -73,13 +80,13 @@ impl Device {
 
     fn message(&mut self, connection: &mut ActiveConnection, id: ConversationId, frame: &Value) {
         let Some((seq, seen)) = ReceivedMessage::read(frame) else {
-            let what = format!("{} was sent half a message: {frame}", self.name);
+            let what = format!("{} received an incomplete message: {frame}", self.name);
             return self.town.auditor().find(Guarantee::Order, Some(id), what);
         };
-        self.note(format_args!("is shown {}:{seq} {}", short(id), seen.message_id));
+        self.note(format_args!("receives {}:{seq} {}", short(id), seen.message_id));
         let mut auditor = self.town.auditor();
         if !auditor.was_let_in(id, &self.user) {
-            return auditor.intruded(id, &self.user, "hear a message of it");
+            return auditor.intruded(id, &self.user, "receive a message of it");
         }
         auditor.showed(id, &self.user, seq, &seen);
         drop(auditor);
@@ -112,7 +119,7 @@ impl Device {
         if let Some(before) = shown
             && seq <= before
         {
-            let what = format!("{} was shown {seq} after {before}", connection.name);
+            let what = format!("{} received {seq} after {before}", connection.name);
             return self.town.auditor().find(Guarantee::Order, Some(id), what);
         }
         let has = self.views.get(&id).map(|view| view.last);
@@ -128,7 +135,7 @@ impl Device {
             && seq > through + 1
             && is_sure
         {
-            let what = format!("{} has {through} and was shown {seq} next", connection.name);
+            let what = format!("{} has {through} and received {seq} next", connection.name);
             return self.town.auditor().find(Guarantee::OnceInTheView, Some(id), what);
         }
         self.views.entry(id).or_insert_with(|| ReceivedSeqs::from(seq)).add(seq);
@@ -140,12 +147,12 @@ impl Device {
 
     fn acknowledged(&mut self, connection: &mut ActiveConnection, id: ConversationId, frame: &Value) {
         let (Some(message_id), Some(seq)) = (frame["message_id"].as_str(), frame["seq"].as_u64()) else {
-            let what = format!("{} was sent half an ack: {frame}", self.name);
+            let what = format!("{} received an incomplete ack: {frame}", self.name);
             return self.town.auditor().find(Guarantee::NoLoss, Some(id), what);
         };
         let duplicate = frame["duplicate"].as_bool().unwrap_or_default();
         self.note(format_args!(
-            "is told that {message_id} is stored at {}:{seq}{}",
+            "gets the ack of {message_id} at {}:{seq}{}",
             short(id),
             if duplicate { " already" } else { "" }
         ));

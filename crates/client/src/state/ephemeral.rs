@@ -11,7 +11,8 @@ use crate::wire::bodies::Presence;
 /// Minimum interval between two typing frames of one conversation. Must be shorter than `SHOWN`, or
 /// the indicator flickers.
 const TELL_EVERY: Duration = Duration::from_secs(3);
-/// How long a user is shown as typing after the last typing frame.
+/// How long a user is shown as typing after the last typing frame. It must exceed `TELL_EVERY`, or
+/// the indicator flickers.
 const SHOWN: Duration = Duration::from_secs(5);
 /// Maximum number of typing users held per conversation. Bounds memory.
 const MOST_TYPISTS: usize = 50;

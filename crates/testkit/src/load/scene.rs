@@ -14,7 +14,7 @@ use crate::names::{ConversationName, DeviceName, Membership, UserName};
 /// Group size up to which the server publishes each member's ticks individually; above, it
 /// aggregates them.
 const SMALL_GROUP: usize = 16;
-/// Size of a group with aggregated ticks. It must be above `SMALL_GROUP`.
+/// Size of a group with aggregated ticks. It must be above `SMALL_GROUP`, or no test covers them.
 const LARGE_GROUP: usize = 20;
 
 pub struct GroupPlan {
@@ -112,7 +112,8 @@ fn pairs(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(UserName, Us
 }
 
 /// Returns the founders of each group, and the users who are removed and added. Every user is in at
-/// least one group. The first group is large, and the third has `SMALL_GROUP` members.
+/// least one group. The first group is large, and the third has `SMALL_GROUP` members or a few
+/// more.
 fn gatherings(users: &[UserName], count: usize, dice: &mut Dice) -> Vec<(Vec<UserName>, Vec<UserName>)> {
     let mut groups: Vec<Vec<UserName>> = Vec::new();
     for number in 0..count {

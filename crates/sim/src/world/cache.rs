@@ -1,14 +1,15 @@
 //! One node's connection to Redis. Calls take time, fail before or after they take effect, or take
 //! effect seconds later. Redis may be unavailable for this node alone.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use bluetick_core::{ConversationId, InboxFilter, InboxKey, InboxSection, Seq, Timestamp, UserId};
 use bluetick_store_cloud::NodeId;
 use bluetick_store_cloud::hints::memory::MemoryHints;
 use bluetick_store_cloud::hints::{Away, Glance, Hints, RegistryCopy, Reserve, Reserved, Seed, Touched};
+use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::dice::Dice;
@@ -48,7 +49,7 @@ impl Wire {
     }
 
     fn throw<T>(&self, throw: impl FnOnce(&mut Dice) -> T) -> T {
-        throw(&mut self.dice.lock().expect("no code panics while it holds this lock"))
+        throw(&mut self.dice.lock())
     }
 
     pub fn is_cut(&self) -> bool {
@@ -91,7 +92,7 @@ impl Wire {
 }
 
 fn away() -> Away {
-    Away("as the simulation wants it".to_owned())
+    Away("injected by the simulation".to_owned())
 }
 
 #[async_trait]

@@ -10,13 +10,14 @@ use super::connection::{ConnectionEnd, DeviceConnection};
 use super::{Device, Trouble, ViolationReport};
 use crate::client::{Situation, stopped};
 
-/// Maximum number of abandoned sockets at a time.
+/// Upper bound on abandoned sockets per device. They count against `limits.connections_per_user`.
 const MOST_ABANDONED: usize = 2;
 /// Length of a connection that never ends by itself: longer than any test.
 const SPELL_WITHOUT_END_MS: u64 = 3_600_000;
-/// Number of extra attempts after the faults have ended.
+/// Number of extra attempts after the faults have ended. If it is too small, a connection that a
+/// late fault closes fails the test.
 const MOST_ASKED_AGAIN: usize = 2;
-/// Time limit for catching up without faults.
+/// Time limit for catching up without faults. If it is too short, tests fail on a slow machine.
 const SETTLING: Duration = Duration::from_secs(60);
 
 impl Device {

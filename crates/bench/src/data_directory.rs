@@ -10,10 +10,10 @@ use bluetick_core::ports::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::BenchError;
+use crate::chat_texts;
 use crate::progress::{ProgressLine, step};
 use crate::report::BenchReport;
 use crate::seed::{SeededChat, Texts, fill, open, person};
-use crate::small_talk;
 
 #[derive(Clone, Debug)]
 pub struct Ground {
@@ -92,7 +92,7 @@ impl Ground {
             let counter = Arc::clone(&done);
             let texts: Texts = Arc::new(move |number| {
                 counter.fetch_add(1, Ordering::Relaxed);
-                small_talk::text(number)
+                chat_texts::text(number)
             });
             let each = (messages / conversations.max(1)) as usize;
             let chats = (0..conversations as usize).map(|number| SeededChat {

@@ -27,8 +27,8 @@ impl<'a> Judge<'a> {
         for plan in &scene.plans {
             let token = &scene.tokens[plan.witness()];
             let history = messages(address, token, plan.name.as_str()).await;
-            let thread = ConversationHistory::new(&plan.founders, &history)
-                .expect("messages as the contract has them");
+            let thread =
+                ConversationHistory::new(&plan.founders, &history).expect("all messages are well-formed");
             threads.insert(plan.name.clone(), thread);
         }
         Judge { scene, threads }
@@ -75,7 +75,7 @@ impl<'a> Judge<'a> {
                 let differs = seen.iter().zip(visible).position(|(one, other)| one != other);
                 let at = differs.unwrap_or(seen.len().min(visible.len()));
                 let trouble = Trouble::Stuck(format!(
-                    "has {} of {} messages; the first that differs: {:?}, stored {:?}",
+                    "has {} of {} messages; first difference: {:?}, stored {:?}",
                     seen.len(),
                     visible.len(),
                     seen.get(at),
@@ -120,7 +120,7 @@ impl<'a> Judge<'a> {
                     let place = format!("seed {}: {user} in {}", self.scene.seed, plan.name);
                     assert!(
                         most.covers(told),
-                        "{place} never sent {told:?}, which {} received",
+                        "no device of {place} sent {told:?}, which {} received",
                         device.identity.name
                     );
                 }

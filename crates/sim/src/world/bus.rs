@@ -1,4 +1,4 @@
-//! One node's connection to the other nodes, through the same Redis as its coordination cache.
+//! One node's message bus to the other nodes, through the same Redis as its coordination cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use bluetick_store_cloud::neighbours::{Neighbours, News};
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::hints::Wire;
+use super::cache::Wire;
 
 pub struct Post {
     pub neighbours: MemoryNeighbours,

@@ -1,15 +1,15 @@
-//! A load of many devices: users and conversations, concurrent device lives, and the final check.
+//! A load of many devices: users and conversations, concurrent devices, and the final check.
 //! Faults of the servers belong to each test.
 
-mod comings;
-mod judge;
+mod final_check;
+mod membership_changes;
 mod scene;
 mod sizes;
 
 use tokio::task::JoinSet;
 
-pub use comings::{ChurningMember, comings_and_goings};
-pub use judge::{Judge, ReadStatesByConversation};
+pub use final_check::{Judge, ReadStatesByConversation};
+pub use membership_changes::{ChurningMember, comings_and_goings};
 pub use scene::{GroupPlan, Scene};
 pub use sizes::Sizes;
 
@@ -55,8 +55,8 @@ async fn settled(device: Device, address: String) -> (Device, Option<ViolationRe
     device.settle(&address).await
 }
 
-/// Sends three more messages in every conversation, preferably by an eager reader. So lazy readers
-/// have unread messages.
+/// Sends three more messages in every conversation, preferably by an eager reader, so that lazy
+/// readers have unread messages.
 pub async fn last_words(mut devices: Vec<Device>, scene: &Scene, address: &str) -> Vec<Device> {
     let judge = Judge::new(scene, address).await;
     for (conversation, thread) in &judge.threads {

@@ -7,7 +7,7 @@ use super::connection::{ConnectionEnd, DeviceConnection};
 use super::{ReadState, Trouble};
 use crate::names::ConversationName;
 
-/// Maximum number of messages in the outbox.
+/// Upper bound on messages in the outbox. A larger outbox has more messages in flight at a crash.
 const WINDOW: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -60,6 +60,7 @@ const PONG: u8 = 10;
 const MASK: [u8; 4] = [0x5a, 0xc3, 0x96, 0x3c];
 
 thread_local! {
+    /// The read buffer that all connections of a thread share.
     static INCOMING: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
@@ -93,7 +94,7 @@ impl LoadConnection {
                 match end {
                     Some(_) if !bytes.starts_with(b"HTTP/1.1 101") => {
                         let status = String::from_utf8_lossy(&bytes[..bytes.len().min(12)]).into_owned();
-                        Err(client_failed(format!("no WebSocket, but {status}")))
+                        Err(client_failed(format!("the upgrade to a WebSocket was refused: {status}")))
                     }
                     Some(end) => Ok((end + 4, true)),
                     None => Ok((0, false)),
@@ -248,7 +249,7 @@ fn take_frames(
                 let code = payload.first_chunk().map_or(0, |code| u16::from_be_bytes(*code));
                 return Err(client_failed(format!("the server closed the connection with code {code}")));
             }
-            other => return Err(client_failed(format!("a frame that begins with {other:#x}"))),
+            other => return Err(client_failed(format!("unexpected frame that begins with {other:#x}"))),
         }
         used += head + payload.len();
     }

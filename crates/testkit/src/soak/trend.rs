@@ -28,10 +28,11 @@ pub struct Flatness {
     pub seconds: f64,
 }
 
-/// Share of the run that is not judged: caches fill, and the first checkpoint and segments are
-/// written.
+/// Share of the run that the check ignores, because caches fill and the first checkpoint and
+/// segments are written. If it is too small, the warm-up counts as growth.
 const WARM_UP_SHARE: f64 = 1.0 / 3.0;
-/// Maximum number of sample chunks. Longer runs are judged by the median of each chunk.
+/// Upper bound on the number of values whose pairs are compared, because their number is quadratic.
+/// Longer runs use the median of each chunk of samples.
 const MOST_STRETCHES: usize = 600;
 /// One hour, in seconds.
 const SECONDS_AN_HOUR: f64 = 3_600.0;
@@ -91,6 +92,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
+    /// The allowance of every case.
     const ALLOWANCE: Allowance = Allowance { absolute: 4.0, share_an_hour: 0.1 };
 
     fn judged(seconds: u32, value: impl Fn(f64) -> f64) -> Flatness {

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::callgrind::Performance;
 use crate::workload::Path;
 
+/// Comment at the start of the file.
 const HEADER: &str = "\
-# What a send, a delivery and a page cost the server, counted under callgrind by crates/costs, of which only the
-# instructions are judged. `./test` compares. Renew it, in the commit that changed it, with:
+# The server's costs of a send, a delivery and a page, counted under callgrind by crates/costs.
+# `./test` compares the instructions. Update this file in the commit that changes the costs:
 #   BLUETICK_BLESS=1 ./test costs
 
 ";

@@ -14,10 +14,11 @@ use crate::running::{JsonResponse, RunningServer, reason, refused};
 use crate::settings::Settings;
 use crate::stop_signals::StopSignals;
 
-/// Interval between two requests for the state of a job.
+/// Interval between two requests for the state of a job. A shorter one adds load to the server.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Interval at which a backup asks again while the server runs another job.
+/// Interval at which a backup asks again while the server runs another job. A shorter one adds
+/// load.
 const ASK_AGAIN_EVERY: Duration = Duration::from_millis(500);
 
 /// The answer to a request to start a job. The server runs one job at a time.
@@ -142,5 +143,5 @@ fn understood<T: DeserializeOwned>(body: Value) -> Result<T, Failure> {
 }
 
 #[cfg(test)]
-#[path = "running_tests.rs"]
+#[path = "remote_tests.rs"]
 mod tests;

@@ -57,7 +57,7 @@ pub enum Trouble {
     Closed(String),
     /// An answer or frame violates the contract.
     Misspoken(String),
-    /// Nothing more arrived although something was missing.
+    /// Messages or answers were missing, and no further frame arrived.
     Stuck(String),
 }
 

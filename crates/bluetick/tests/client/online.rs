@@ -21,7 +21,7 @@ async fn message_status_goes_from_pending_to_read() {
     })
     .await;
     assert!(matches!(heard.recv().await.unwrap(), Event::Message(message) if message.content == "Lunch?"));
-    until("in the inbox", &bob, || bob.unread_total() == 1).await;
+    until("the message is in bob's inbox", &bob, || bob.unread_total() == 1).await;
     assert_eq!(shown(&to_alice), ["Lunch?"]);
 
     to_alice.mark_read(None);
@@ -44,16 +44,16 @@ async fn typing_and_presence_are_shown_until_they_end() {
     let to_alice = bob.conversation(to_bob.id());
     // Presence is visible from the first message on.
     to_bob.send("hello").await.unwrap();
-    until("bob is there", &alice, || to_bob.view().presence.is_some_and(|presence| presence.online)).await;
+    until("bob is online", &alice, || to_bob.view().presence.is_some_and(|presence| presence.online)).await;
     to_alice.typing();
     until("bob types", &alice, || to_bob.view().typists == [user("bob")]).await;
     to_alice.send("done typing").await.unwrap();
-    until("bob has typed", &alice, || {
+    until("bob is shown as typing", &alice, || {
         to_bob.view().typists.is_empty() && shown(&to_bob) == ["hello", "done typing"]
     })
     .await;
     bob.stop().await;
-    until("bob is gone", &alice, || {
+    until("bob is offline", &alice, || {
         to_bob.view().presence.is_some_and(|presence| !presence.online && presence.last_seen_at.is_some())
     })
     .await;
@@ -83,7 +83,7 @@ async fn group_message_is_read_after_the_last_member_reads() {
 
     let in_group = carol.conversation(group.id());
     group.remove_member(&user("carol")).await.unwrap();
-    until("carol is out", &carol, || in_group.view().row.is_none()).await;
+    until("carol's inbox drops the group", &carol, || in_group.view().row.is_none()).await;
     for client in [alice, bob, carol] {
         client.stop().await;
     }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
+use super::device::Life;
 use super::ledger::{Breach, ConversationBreach, Shown};
-use super::life::Life;
 use super::{SoakCounts, SoakState};
-use crate::crowd::Scene;
 use crate::device::ReadState;
 use crate::dice::Dice;
 use crate::http::request_until_answered;
+use crate::load::Scene;
 use crate::names::{ConversationName, UserName};
 
 /// Totals of a successful check.
@@ -53,7 +53,7 @@ pub async fn judge(scene: &Arc<Scene>, world: &Arc<SoakState>, lives: &[Life], d
 
 /// Reads every conversation completely, several in parallel. Returns their heads.
 async fn histories(scene: &Arc<Scene>, world: &Arc<SoakState>) -> BTreeMap<ConversationName, u64> {
-    /// Number of conversations that are read concurrently.
+    /// Upper bound on conversations that are read concurrently. More only shorten the check.
     const AT_ONCE: usize = 4;
     let mut plans = (0..scene.plans.len()).collect::<Vec<_>>();
     let (mut reading, mut heads) = (JoinSet::new(), BTreeMap::new());

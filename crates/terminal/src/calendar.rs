@@ -10,8 +10,10 @@ pub struct Calendar {
     zone: TimeZone,
 }
 
+/// Short English names, January first.
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+/// English names, Monday first.
 const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 impl Calendar {
@@ -85,6 +87,7 @@ mod tests {
 
     /// Thursday, 1 January 2026, noon.
     const NOON: Timestamp = Timestamp::from_millis(1_767_268_800_000);
+    /// One day, in milliseconds.
     const DAY_MS: i64 = 86_400_000;
 
     #[test]

@@ -11,12 +11,13 @@ use tokio::task::JoinSet;
 
 use crate::BenchError;
 use crate::latencies::Latencies;
-use crate::line::{LoadConnection, ServerFrameKind};
 use crate::progress::ProgressLine;
 use crate::schedule::Pacer;
 use crate::under_test::client_failed;
+use crate::websocket::{LoadConnection, ServerFrameKind};
 
-/// A receiver sends `delivered` after this many messages.
+/// A receiver sends `delivered` after this many messages. A smaller number adds receipts to the
+/// load.
 const ACK_EVERY: u64 = 16;
 /// A UUIDv7 whose last digits are replaced by a counter.
 const FIRST_MESSAGE_ID: u128 = 0x0199_c0de_0000_7000_8000_0000_0000_0000;
@@ -52,7 +53,7 @@ impl LoadTally {
                 () = tokio::time::sleep_until(until) => {}
                 Some(ended) = talking.join_next() => {
                     ended.map_err(client_failed)??;
-                    return Err(client_failed("somebody left before the end"));
+                    return Err(client_failed("a sender ended before the end of the run"));
                 }
             }
             let (acknowledged, delivered) = (self.counts().0, self.counts().1 + received.counts().1);

@@ -4,12 +4,12 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::connection_run::{ConnectionRun, misspoken};
+use super::device::ConnectionEnd;
 use super::ledger::{Breach, ConversationBreach, Shown};
-use super::life::ConnectionEnd;
 use crate::device::ReadState;
 use crate::names::{ConversationName, UserName};
 
-/// The largest page size that the server allows.
+/// The largest page size that the server allows, in messages. A larger request is refused.
 const PAGE: u64 = 100;
 
 impl ConnectionRun<'_> {
@@ -53,11 +53,12 @@ impl ConnectionRun<'_> {
         else {
             return Err(misspoken(Some(room), frame.to_string()));
         };
-        let is_it =
-            |attempt: &super::life::Attempt| attempt.conversation == *room && attempt.name.id() == message_id;
+        let is_it = |attempt: &super::device::Attempt| {
+            attempt.conversation == *room && attempt.name.id() == message_id
+        };
         let at = self.life.outbox.iter().take(self.under_way).position(is_it);
         let Some(attempt) = at.and_then(|at| self.life.outbox.remove(at)) else {
-            return Err(misspoken(Some(room), format!("an ack of what is not on its way: {frame}")));
+            return Err(misspoken(Some(room), format!("an ack of a message that is not in flight: {frame}")));
         };
         self.under_way -= 1;
         self.life.happened.acknowledged += 1;
