@@ -1,7 +1,7 @@
 //! Deterministic simulation of whole servers in one thread: clock, network, disk, tables and Redis
 //! are simulated. The seed decides every client action and every fault. An auditor sees only what
-//! clients see and checks it against docs/explanation/guarantees.md. The same seed produces the same
-//! trace, byte for byte.
+//! clients see and checks it against docs/explanation/guarantees.md. The same seed produces the
+//! same trace, byte for byte.
 //!
 //! Modules: [`run`] runs one seed, and [`process`] runs it in a separate process. [`world`]
 //! simulates the infrastructure and [`faults`] injects failures. `device`, `http_auditor` and

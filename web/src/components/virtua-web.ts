@@ -1,6 +1,6 @@
 // The module that virtua imports as `solid-js/web` in the build (see vite.config.ts). Solid's own
-// `Dynamic` accepts every component and attribute, which adds 2 kB to the first load. virtua creates
-// plain elements with a `ref`, a `style` and children.
+// `Dynamic` accepts every component and attribute, which adds 2 kB to the first load. virtua
+// creates plain elements with a `ref`, a `style` and children.
 
 import { effect, insert, style } from "solid-js/web";
 import type { JSX } from "solid-js";

@@ -90,7 +90,8 @@ async fn rolling_restart_under_load_loses_nothing_and_spreads_reconnects() {
     }
     let away = &verdict.sent_away_ms;
     // A device that is in the middle of a request finds the connection closed and gets no delay. On
-    // a busy machine these are nearly all devices, and the others are too few to measure the spread.
+    // a busy machine these are nearly all devices, and the others are too few to measure the
+    // spread.
     assert!(!away.is_empty(), "no device got a reconnect delay: {verdict:?}");
     if away.len() > 8 {
         let (first, last) = (away.iter().min().unwrap(), away.iter().max().unwrap());

@@ -106,7 +106,8 @@ impl FaultyRows {
         some
     }
 
-    /// Executes the request now or later. Returns `NoAnswer`, or the error of an immediate execution.
+    /// Executes the request now or later. Returns `NoAnswer`, or the error of an immediate
+    /// execution.
     async fn sooner_or_later<Deed>(
         &self,
         fate: RequestOutcome,
