@@ -25,6 +25,7 @@ mod incoming;
 mod intent;
 mod keyed;
 mod local;
+pub mod log;
 mod looked_after;
 mod memberships;
 mod mend;

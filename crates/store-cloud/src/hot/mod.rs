@@ -16,5 +16,6 @@ mod shared;
 
 pub use epochs::{Registry, SaltEpoch};
 pub use keeper::Keeper;
+pub(crate) use place::SIGNPOST;
 pub use place::{Layout, Partition};
 pub use reader::Reader;
