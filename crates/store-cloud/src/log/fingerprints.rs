@@ -1,7 +1,8 @@
 //! The message ids of the dedupe window, as keyed hashes.
 //!
-//! A fingerprint only nominates a row: the writer reads the row and compares it. A complete block of
-//! [`IDS_PER_ROW`] rows has a fingerprint row, so that a takeover reads few rows for a long window.
+//! A fingerprint only nominates a row: the writer reads the row and compares it. A complete block
+//! of [`IDS_PER_ROW`] rows has a fingerprint row, so that a takeover reads few rows for a long
+//! window.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -181,7 +182,8 @@ impl IdRows {
             for (sort, item) in &slice.rows {
                 let Sort::Number(block) = sort else { continue };
                 number = block + 1;
-                // Rows of another length come from another configuration; message rows replace them.
+                // Rows of another length come from another configuration; message rows replace
+                // them.
                 if item.find_count(LENGTH) == self.length {
                     let first = Seq::new((block - 1) * self.length + 1);
                     found.push((first, decode(item.get_text(FINGERPRINTS)?, self.length)?));

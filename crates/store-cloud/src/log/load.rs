@@ -48,7 +48,8 @@ impl ConversationLog {
             head = head.plus(fingerprints.len() as u64);
             fingerprints.into_iter().for_each(|fingerprint| ids.push(fingerprint));
         }
-        // After the fingerprint rows: the map must have each epoch row in the blocks that they cover.
+        // After the fingerprint rows: the map must have each epoch row in the blocks that they
+        // cover.
         let mut map = PartitionMap::default();
         let newest = reader.newest(&mut map).await?.map_or(Seq::ZERO, |(seq, _)| seq);
         let mut log = ConversationLog::at(parts, reader, id_rows, map, ids, head);

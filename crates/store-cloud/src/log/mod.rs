@@ -6,12 +6,12 @@
 //!
 //! - **R1.** A row (conversation, seq) is written once, by a conditional put. The writer retries an
 //!   unanswered put at the same seq until the row shows whose it is.
-//! - **R2.** A writer puts at seq n only after it has read every row below n. For message ids it has
-//!   read every row above the dedupe floor, or a fingerprint row in place of a complete block.
-//! - **R3.** A grant row at seq g reserves the seqs g+1 to g+count for its [`Incarnation`], which may
-//!   write them in parallel. Any other writer writes above this block only after it has filled each
-//!   empty row of the block with a void. A grant is written only directly above a row of the same
-//!   incarnation.
+//! - **R2.** A writer puts at seq n only after it has read every row below n. For message ids it
+//!   has read every row above the dedupe floor, or a fingerprint row in place of a complete block.
+//! - **R3.** A grant row at seq g reserves the seqs g+1 to g+count for its [`Incarnation`], which
+//!   may write them in parallel. Any other writer writes above this block only after it has filled
+//!   each empty row of the block with a void. A grant is written only directly above a row of the
+//!   same incarnation.
 //! - **R4.** An epoch row at seq e says over how many partitions the rows above e are spread. It is
 //!   never inside a block, and it is the last row of the partitions before it.
 //! - **R5.** Loaded state is a hint. Before it serves a read, a node reads row head + 1

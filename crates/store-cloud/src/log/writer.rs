@@ -60,8 +60,8 @@ pub struct Appended {
     pub duplicate: bool,
 }
 
-/// One owner's state of a conversation. Its methods need exclusive access; other owners may write to
-/// the same conversation at the same time.
+/// One owner's state of a conversation. Its methods need exclusive access; other owners may write
+/// to the same conversation at the same time.
 ///
 /// After an error the state may lack a row that was stored. Drop the log and load it again.
 pub struct ConversationLog {
@@ -141,8 +141,8 @@ impl ConversationLog {
         self.ids.forget_through(floor.min(self.head));
     }
 
-    /// Reads the row above the head, and all rows that follow it (R5). After it returns, the head is
-    /// at least as high as any row that was stored before the call and has no gap below it.
+    /// Reads the row above the head, and all rows that follow it (R5). After it returns, the head
+    /// is at least as high as any row that was stored before the call and has no gap below it.
     pub async fn confirm(&mut self) -> Result<(), StoreError> {
         while let Some(row) = self.reader.row(&self.map, self.head.next()).await? {
             self.learn(self.head.next(), &row, false);
@@ -229,9 +229,9 @@ impl ConversationLog {
         Ok(None)
     }
 
-    /// Stores messages in the given order, each at most once in the dedupe window. `report` gets the
-    /// index and the outcome of each, in order of seq for those that are stored now, as soon as every
-    /// row below is stored.
+    /// Stores messages in the given order, each at most once in the dedupe window. `report` gets
+    /// the index and the outcome of each, in order of seq for those that are stored now, as soon as
+    /// every row below is stored.
     pub async fn append_all(
         &mut self,
         entries: &[LogEntry],
