@@ -34,6 +34,7 @@ mod news;
 mod outage;
 mod outgoing;
 mod overlooked;
+pub mod owner;
 mod pending;
 mod people;
 pub mod redis;
