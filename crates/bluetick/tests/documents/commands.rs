@@ -10,9 +10,9 @@ const SHELLS: [&str; 5] = ["", "sh", "bash", "shell", "console"];
 
 /// First words of the command lines in `sh` blocks, beside assignments and function definitions.
 /// Prose in such a block begins with other words.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "bluetick", "./test", "cargo", "cd", "cp", "curl", "docker", "done", "for", "mkdir", "node", "npm",
-    "sudo", "}",
+    "openssl", "sudo", "}",
 ];
 
 /// The commands of the program. Each help text is read once.
