@@ -162,7 +162,8 @@ fn is_assignment(word: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Returns whether a line of a `sh` block begins like a command, or is empty, indented or a comment.
+/// Returns whether a line of a `sh` block begins like a command. Empty and indented lines and
+/// comments count too.
 fn is_command(line: &str) -> bool {
     let Some(first) = line.split(' ').next().filter(|first| !first.is_empty()) else { return true };
     let is_function = first.ends_with("()");
