@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 
 use crate::cli::HealthArgs;
@@ -38,8 +39,17 @@ fn unanswered(client: &Client, error: &io::Error) -> Failure {
     let address = client.address();
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
     if let Some(rustls::Error::InvalidCertificate(reason)) = cause {
+        // The other reasons print internal values of the verifier.
+        let reason = match reason {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => ": it has expired",
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                ": it is for another name"
+            }
+            CertificateError::UnknownIssuer => ": its issuer is unknown",
+            _ => "",
+        };
         return Failure::failed(format!(
-            "a server answers on {address}, but this machine does not trust its certificate: {reason}; \
+            "a server answers on {address}, but this machine does not trust its certificate{reason}; \
              SSL_CERT_FILE can name the root certificates"
         ));
     }
