@@ -3,8 +3,8 @@
 // reached. The service worker does not handle calls of the API. The build fills in the version and
 // the files.
 
-const CACHE = "bluetick-eb37bc031b94";
-const FILES = ["/","/assets/icon.svg","/assets/index-DjYa7NTF.js","/assets/index-CO4odHu4.css","/assets/de-JJ5w_dGo.js","/assets/es-DK8zM1wI.js","/assets/on-demand-C3HR7E8S.js"];
+const CACHE = "bluetick-74116e2cbf67";
+const FILES = ["/","/assets/icon.svg","/assets/index-tV0ORIO8.js","/assets/index-BuyZVdvP.css","/assets/de-hlS459CF.js","/assets/es-5-2HJrRO.js","/assets/on-demand-BG9u0GdL.js"];
 /** How long the page waits for the server before it comes from the cache. */
 const NETWORK_TIMEOUT_MS = 3_000;
 

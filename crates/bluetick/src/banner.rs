@@ -1,5 +1,5 @@
 //! The text that `bluetick serve` prints at its start: the URL, the data directory, and how to
-//! create the first user.
+//! create a user.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
@@ -29,11 +29,11 @@ impl Banner<'_> {
             version = env!("CARGO_PKG_VERSION"),
         );
         if self.mints {
-            text += "\nCreate the first user:\n";
+            text += "\nCreate a user:\n";
             if self.signup {
                 text += &format!(
                     "  curl {url}/v1/signup -H 'content-type: application/json' \\\n    \
-                     -d '{{\"user_id\":\"alice\",\"password\":\"change-me-please\"}}'\nor\n"
+                     -d '{{\"user_id\":\"alice\",\"password\":\"correct horse battery\"}}'\nor\n"
                 );
             }
             let program = quoted(self.program);

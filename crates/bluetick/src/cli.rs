@@ -47,7 +47,8 @@ pub struct Cli {
 
 /// Help text of `bluetick`, below the flags.
 const TOP_HELP: &str = "\
-Without a command, `bluetick` is `bluetick serve`.
+Without a command, `bluetick` is `bluetick serve`. Options need `serve`, as in
+`bluetick serve --listen 0.0.0.0:8080`.
 
 Examples:
   bluetick                          start the server on http://127.0.0.1:8080/, data in ./bluetick-data
@@ -299,6 +300,8 @@ Signs with auth.hs256_secret, or with token.key in the data directory. Standard 
 the token. The command first reserves the name, so that sign-up refuses it. It uses the server that
 uses the data directory, or the store itself if no server runs. With --no-reserve the name stays
 free: a server with open sign-up gives it to the first visitor who requests it.
+
+The data directory must exist. The first `bluetick serve` creates it.
 
 Examples:
   bluetick token alice

@@ -88,7 +88,12 @@ fn serve_reports_every_settings_error() {
     let outcome = shell.run(&["serve", "--listen", &listen]);
     assert_eq!(outcome.code, 2, "{}", outcome.stderr);
     let said: Vec<&str> = outcome.stderr.lines().filter(|line| line.starts_with("bluetick: ")).collect();
-    for part in ["cannot open the store", "none.pem", &format!("cannot listen on {listen}")] {
+    for part in [
+        "cannot open the store",
+        "none.pem",
+        &format!("cannot listen on {listen}"),
+        "stop it or choose another with --listen",
+    ] {
         assert!(said.iter().any(|line| line.contains(part)), "{part} is not in\n{}", outcome.stderr);
     }
     assert_eq!(said.len(), 3, "{}", outcome.stderr);

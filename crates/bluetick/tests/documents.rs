@@ -84,6 +84,15 @@ fn commands_and_flags_in_all_documents_exist() {
 }
 
 #[test]
+fn lines_of_shell_blocks_begin_with_a_command() {
+    let mut commands = Commands::default();
+    let problems: Vec<String> =
+        all_documents(&root()).iter().flat_map(|document| commands.prose_problems(document)).collect();
+    assert_none(&problems);
+    assert!(commands.checked > 80, "only {} lines were found", commands.checked);
+}
+
+#[test]
 fn settings_and_variables_in_all_documents_exist() {
     let mut catalogue = Catalogue::of_the_program();
     let problems: Vec<String> =
@@ -181,6 +190,15 @@ mod planted {
         assert_eq!(problems("```sh\nX=$(sudo -u chat ./bluetick tokn alice)\n```").len(), 1);
         assert_eq!(problems("```sh\ncargo run --release -- serv\n```").len(), 1);
         assert_eq!(problems("```sh\ndocker compose exec node -- bluetick serv\n```").len(), 1);
+    }
+
+    #[test]
+    fn prose_in_a_shell_block_is_found() {
+        let problems =
+            |text: &str| Commands::default().prose_problems(&document(&format!("```sh\n{text}\n```")));
+        assert_none(&problems("cargo build\n\n# first\nA=1 bluetick\nf() {\n  x\n}\ncurl a \\\n-d b"));
+        assert_eq!(problems("bluetick check  # looks for damage and\nlists it bluetick health").len(), 1);
+        assert_eq!(problems("not fill an object bluetick archive verify").len(), 1);
     }
 
     #[test]

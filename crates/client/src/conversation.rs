@@ -75,7 +75,7 @@ pub enum SendError {
     /// The outbox is full. Failed messages count too, until they are retried successfully or
     /// cancelled.
     #[error("the outbox is full: it holds {MOST_WAITING} messages")]
-    FullStorage,
+    OutboxFull,
     /// The client has stopped. If it stopped during the call, the message may already be in the
     /// storage.
     #[error("the client has been stopped")]
@@ -178,7 +178,7 @@ impl Conversation {
             let is_online = state.connection.caught_up;
             Some(state.outbox.add(item, is_online))
         });
-        let item = item.ok_or(SendError::FullStorage)?;
+        let item = item.ok_or(SendError::OutboxFull)?;
         let (done, kept) = oneshot::channel();
         let (changes, outgoing) = (vec![outbox_change(&item)], vec![item.message_id.clone()]);
         place.send(Order::Write(StorageBatch { changes, outgoing, done: Some(done) }));

@@ -198,7 +198,7 @@ pub fn websocket() -> Value {
             "description": format!(
                 "Each text frame contains one JSON object. The first frame of the client is `hello`. The server \
                 closes the connection if `hello` does not arrive in time. Both sides ignore unknown fields. \
-                `receive` and `send` are from the server's point of view.\n\n{}",
+                In this document, *receive* is what the server receives and *send* is what the server sends.\n\n{}",
                 close_section(),
             ),
             "license": { "name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0" },

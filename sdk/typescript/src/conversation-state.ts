@@ -14,9 +14,9 @@ import type { Absence, ReadState, InboxEntry, TimelineMessage, TimelineWindow } 
 const ARRIVALS = 100;
 /**
  * Upper bound on the members of a group whose read states the client fetches and tracks for each
- * member. The server sends `receipts` frames to groups above its own, smaller bound.
+ * member. Larger groups get `receipts` frames. Must equal the server's `SMALL_GROUP`.
  */
-export const SMALL_GROUP = 64;
+export const SMALL_GROUP = 16;
 /** Upper bound on the text of a preview, in UTF-16 units. It bounds the size of stored entries. */
 const PREVIEW_CHARACTERS = 120;
 /** Upper bound on the messages that the client asks the server to push again after a start. */

@@ -574,7 +574,7 @@ export type ProfileBody = {
   user_id: string;
 };
 
-/** A change of the own profile. Omitted fields keep their value. */
+/** A change of your profile. Omitted fields keep their value. */
 export type ProfileRequest = {
   /** The name that other users see: 1 to 128 bytes of UTF-8. Bidi control characters are removed. */
   display_name?: string | null;

@@ -2,6 +2,7 @@
 // and of the inbox order. Network and storage do not belong here.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import test from "node:test";
 import type { InboxEntry } from "../src/index.ts";
 import { Inbox } from "../src/inbox.ts";
@@ -51,6 +52,13 @@ test("member_count_of_the_server_wins_unless_a_notice_is_newer", () => {
   state.noteMessage(message(5, "bob", { content_type: "system", content: '{"event":"member_left"}' }));
   state.applyServerEntry(entryWith({ last_seq: 4, member_count: 3 }));
   assert.equal(state.entry?.member_count, 2, "the notice is newer than the entry");
+});
+
+test("read_states_are_fetched_for_groups_that_get_no_receipts_frames", () => {
+  const server = readFileSync(new URL("../../../../crates/server/src/delivery/changes.rs", import.meta.url), "utf8");
+  const smallGroup = Number(/const SMALL_GROUP: usize = (\d+);/.exec(server)?.[1]);
+  const lacksStatuses = (member_count: number): boolean => stateWith({ kind: "group", member_count }, message(1, "alice")).lacksStatuses;
+  assert.deepEqual([lacksStatuses(smallGroup), lacksStatuses(smallGroup + 1)], [true, false]);
 });
 
 test("own_message_marks_earlier_messages_as_read", () => {

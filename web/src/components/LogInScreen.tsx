@@ -26,8 +26,11 @@ export function LogInScreen(props: LogInScreenProps) {
   const [isShown, setShown] = createSignal(false);
   const [isBusy, setBusy] = createSignal(false);
   const [failure, setFailure] = createSignal<unknown>(null);
+  /** The texts of the fields that the page itself refuses. */
+  const [refused, setRefused] = createSignal<Readonly<Record<string, (() => string) | undefined>>>({});
   let form!: HTMLFormElement;
   const isSignUp = () => mode() === "signup";
+  const focus = (field: string) => form.querySelector<HTMLInputElement>(`[name=${field}]`)?.focus();
   /** The server's refusal of one field. Its text is below the field. */
   const problem = (): FieldProblem | null => (failure() === null ? null : fieldProblemOf(failure()));
   const error = () => (failure() === null || problem() ? "" : messageOf(failure()));
@@ -39,26 +42,47 @@ export function LogInScreen(props: LogInScreenProps) {
     const userId = text("user_id").trim();
     const password = text("password");
     const displayName = text("display_name").trim();
-    setBusy(true);
     setFailure(null);
+    setRefused(check(userId, password));
+    const [wrong] = Object.keys(refused());
+    if (wrong) return focus(wrong);
+    setBusy(true);
     try {
       const account = { userId, password };
       props.onSession(await (isSignUp() ? signUp(location.origin, displayName ? { ...account, displayName } : account) : logIn(location.origin, account)));
-    } catch (refused) {
-      if ((refused as { code?: string }).code === "signup_disabled") {
+    } catch (error) {
+      if ((error as { code?: string }).code === "signup_disabled") {
         setCanSignUp(false);
         setMode("login");
       }
-      setFailure(refused);
-      form.querySelector<HTMLInputElement>(`[name=${problem()?.field ?? "password"}]`)?.focus();
+      setFailure(error);
+      focus(problem()?.field ?? "password");
     }
     setBusy(false);
+  }
+
+  /** The page checks the fields itself, because the browser has its own texts and language. */
+  function check(userId: string, password: string): Record<string, () => string> {
+    const found: Record<string, () => string> = {};
+    if (!userId) found.user_id = () => t("userIdMissing");
+    else if (/\s/u.test(userId)) found.user_id = () => t("noSpaces");
+    if (!password) found.password = () => t("passwordMissing");
+    else if (isSignUp() && password.length < minLength()) found.password = () => t("passwordHint", { count: minLength() });
+    return found;
+  }
+
+  /** Removes the error of a field that the user corrects. */
+  function onInput(event: InputEvent): void {
+    const { name } = event.target as HTMLInputElement;
+    setRefused({ ...refused(), [name]: undefined });
+    if (problem()?.field === name) setFailure(null);
   }
 
   function switchTo(chosen: Mode): void {
     setMode(chosen);
     setFailure(null);
-    form.querySelector<HTMLInputElement>("[name=user_id]")?.focus();
+    setRefused({});
+    focus("user_id");
   }
 
   async function loadOffer(): Promise<void> {
@@ -74,14 +98,14 @@ export function LogInScreen(props: LogInScreenProps) {
   }
   void loadOffer();
 
-  const problemOf = (field: string) => (problem()?.field === field ? problem()?.text : undefined);
+  const problemOf = (field: string) => refused()[field]?.() ?? (problem()?.field === field ? problem()?.text : undefined);
   const Problem = (of: { field: string }) => <Show when={problemOf(of.field)}>{(text) => <span class="field-error" id={`${of.field}-error`} role="alert">{text()}</span>}</Show>;
   // Screen readers read the problem with its field. Attributes are set one by one, because
   // spreading them on an element adds 2 kB to the first load.
   const isInvalid = (field: string) => (problemOf(field) ? true : undefined);
   const describedBy = (field: string, hint?: string) => (problemOf(field) ? `${field}-error` : hint);
 
-  onMount(() => form.querySelector<HTMLInputElement>(props.userId ? "[name=password]" : "[name=user_id]")?.focus());
+  onMount(() => focus(props.userId ? "password" : "user_id"));
 
   return (
     <main class="log-in">
@@ -91,11 +115,11 @@ export function LogInScreen(props: LogInScreenProps) {
           <h1>Bluetick</h1>
           <p class="hint">{isSignUp() ? t("signUpHint") : t("logInHint")}</p>
         </header>
-        <form ref={form} onSubmit={(event) => void submit(event)}>
+        <form ref={form} novalidate onInput={onInput} onSubmit={(event) => void submit(event)}>
           <Show when={!isSignUp() && props.reason}>{(reason) => <p class="note" role="status">{t(REASONS[reason()])}</p>}</Show>
           <div class="field">
             <label for="user_id">{t("userId")}</label>
-            <input id="user_id" name="user_id" value={props.userId} autocomplete="username" autocapitalize="none" autocorrect="off" spellcheck={false} required maxlength="128" pattern="\S+" title={t("noSpaces")} aria-invalid={isInvalid("user_id")} aria-describedby={describedBy("user_id")} />
+            <input id="user_id" name="user_id" value={props.userId} autocomplete="username" autocapitalize="none" autocorrect="off" spellcheck={false} required maxlength="128" aria-invalid={isInvalid("user_id")} aria-describedby={describedBy("user_id")} />
             <Problem field="user_id" />
           </div>
           <Show when={isSignUp()}>
@@ -108,7 +132,7 @@ export function LogInScreen(props: LogInScreenProps) {
           <div class="field">
             <label for="password">{t("password")}</label>
             <div class="with-button">
-              <input id="password" name="password" type={isShown() ? "text" : "password"} autocomplete={isSignUp() ? "new-password" : "current-password"} minlength={isSignUp() ? minLength() : undefined} required aria-invalid={isInvalid("password")} aria-describedby={describedBy("password", isSignUp() ? "password-hint" : undefined)} />
+              <input id="password" name="password" type={isShown() ? "text" : "password"} autocomplete={isSignUp() ? "new-password" : "current-password"} required aria-invalid={isInvalid("password")} aria-describedby={describedBy("password", isSignUp() ? "password-hint" : undefined)} />
               <button type="button" class="button small" aria-pressed={isShown()} title={isShown() ? t("hidePassword") : t("showPassword")} onClick={() => setShown(!isShown())}>{isShown() ? t("hide") : t("show")}</button>
             </div>
             <Problem field="password" />

@@ -75,7 +75,7 @@ export function SettingsDialog(props: { onClose(): void; onHelp(): void; onLogOu
         </select>
       </label>
       <div class="buttons">
-        <button type="button" class="button" onClick={() => props.onHelp()}>{t("shortcuts")}</button>
+        <button type="button" class="button shortcuts" onClick={() => props.onHelp()}>{t("shortcuts")}</button>
         <a class="button" href="/docs" target="_blank" rel="noopener">{t("apiDocs")}</a>
         <button type="button" class="button danger" onClick={() => (chat.client.waitingCount > 0 && !isWarned() ? setWarned(true) : props.onLogOut())}>
           {isWarned() ? t("logOutAnyway") : t("logOut")}

@@ -4,7 +4,7 @@
 import type { Session } from "@bluetick/client";
 import { Match, Show, Switch, createEffect, createMemo, createSignal, onCleanup, onMount } from "solid-js";
 import { parts, t } from "../i18n/index.ts";
-import { ChatContext, createChat } from "../state/chat.ts";
+import { ChatContext, createChat, useChat } from "../state/chat.ts";
 import type { EndReason } from "../storage.ts";
 import { ConversationPane } from "./ConversationPane.tsx";
 import { Help, NewGroup, SettingsDialog } from "./lazy.ts";
@@ -104,10 +104,13 @@ export function Shell(props: { session: Session; onEnd(reason: EndReason | null)
 }
 
 function NoChatSelected() {
+  const chat = useChat();
+  // Without chats, the list says how to start one.
+  const isEmpty = () => chat.entries(false).length === 0 && chat.entries(true).length === 0;
   return (
     <main class="pane no-chat">
       <img src="/assets/icon.svg" alt="" width="72" height="72" />
-      <strong>{t("selectChat")}</strong>
+      <Show when={!isEmpty()}><strong>{t("selectChat")}</strong></Show>
       <p class="hint">{parts("selectChatHint", { search: <kbd>/</kbd>, help: <kbd>?</kbd> })}</p>
     </main>
   );

@@ -38,6 +38,8 @@ struct JobMeterState {
     /// The current stage and its start time.
     stage: Option<(StageBody, Instant)>,
     at: Option<Instant>,
+    /// Whether the current stage was drawn at 100 %.
+    is_complete: bool,
     is_on_screen: bool,
     has_said_why: bool,
 }
@@ -62,14 +64,18 @@ impl JobMeter {
                 drawn.stage = Some((stage, now));
                 // Draw a new stage immediately.
                 drawn.at = None;
+                drawn.is_complete = false;
                 now
             }
         };
         let pause = if self.style == ProgressStyle::Bar { REDRAW_EVERY } else { LINE_EVERY };
-        if drawn.at.is_some_and(|at| now - at < pause) {
+        // Draw the end of a stage immediately too, once: some stages learn their total as they go.
+        let completes = total > 0 && done >= total && !drawn.is_complete;
+        if drawn.at.is_some_and(|at| now - at < pause) && !completes {
             return;
         }
         drawn.at = Some(now);
+        drawn.is_complete |= completes;
         let columns = (self.style == ProgressStyle::Bar).then(columns);
         let text = line(stage, done, total, now - began, columns);
         // The job continues if standard error is closed.
@@ -133,7 +139,7 @@ fn words(stage: StageBody) -> (&'static str, &'static str) {
         StageBody::Erasing => ("erasing", "conversations"),
         StageBody::Copying => ("copying", ""),
         StageBody::ReadingBack => ("reading back", "parts"),
-        StageBody::Checking => ("looking through", "rows"),
+        StageBody::Checking => ("checking", "rows"),
     }
 }
 
@@ -143,6 +149,10 @@ fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: Opt
     let amount = |number| if unit.is_empty() { size(number) } else { count(number) };
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
     let total = total.max(done);
+    // The total is not known yet.
+    if total == 0 {
+        return doing.to_owned();
+    }
     let mut text = format!("{}/{}{unit}", amount(done), amount(total));
     if elapsed >= RATE_AFTER && done > 0 {
         let per_second = done as f64 / elapsed.as_secs_f64();
@@ -153,13 +163,13 @@ fn line(stage: StageBody, done: u64, total: u64, elapsed: Duration, columns: Opt
         }
     }
     let Some(columns) = columns else {
-        let percent = if total == 0 { 100 } else { u128::from(done) * 100 / u128::from(total) };
+        let percent = u128::from(done) * 100 / u128::from(total);
         return format!("{doing}: {percent}%, {}", text.replace("  ", ", "));
     };
     // Reserve two brackets, two spaces, and the last column, which stays empty.
     let room = columns.saturating_sub(doing.len() + text.len() + 5);
     let bar_columns = room.clamp(*BAR_COLUMNS.start(), *BAR_COLUMNS.end());
-    let filled = (done as f64 / total.max(1) as f64 * bar_columns as f64) as usize;
+    let filled = (done as f64 / total as f64 * bar_columns as f64) as usize;
     let bar: String = (0..bar_columns).map(|at| if at < filled { '#' } else { '-' }).collect();
     format!("{doing} [{bar}] {text}")
 }
@@ -173,10 +183,7 @@ mod tests {
         let after =
             |stage, done, total, seconds| line(stage, done, total, Duration::from_secs(seconds), Some(100));
         for (said, expected) in [
-            (
-                after(StageBody::Moving, 0, 0, 0),
-                "moving old messages [------------------------] 0/0 conversations",
-            ),
+            (after(StageBody::Checking, 0, 0, 0), "checking"),
             (
                 after(StageBody::Moving, 250, 1_000, 10),
                 "moving old messages [######------------------] 250/1,000 conversations  25/s  30 s left",
@@ -199,7 +206,7 @@ mod tests {
         let ten = Duration::from_secs(10);
         let plain = |done, total| line(StageBody::Moving, done, total, ten, None);
         assert_eq!(plain(250, 1_000), "moving old messages: 25%, 250/1,000 conversations, 25/s, 30 s left");
-        assert_eq!(plain(0, 0), "moving old messages: 100%, 0/0 conversations");
+        assert_eq!(plain(0, 0), "moving old messages");
     }
 
     #[test]

@@ -20,8 +20,8 @@ Requests /readyz. Exit code 0: the server accepts requests. 1: it does not (it s
 its store refuses writes), or it does not answer within 5 seconds; standard error states the reason.
 Use it as the health check of a container.
 
-With server.tls in the settings, the server must present the certificate in the file. With an https
-URL, this machine must trust the certificate; SSL_CERT_FILE can name other roots.
+With server.tls in the settings, the command accepts any certificate. With an https URL, this
+machine must trust the certificate; SSL_CERT_FILE can name other roots.
 
 Examples:
   bluetick health

@@ -1,8 +1,10 @@
 //! `bluetick health`: reports by exit code whether a server is ready.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
+use rustls::CertificateError;
 use rustls::pki_types::ServerName;
 
 use crate::cli::HealthArgs;
@@ -24,14 +26,34 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
             if settings.server.tls.is_on() { client.with_tls(trust::anyone()?, None) } else { client }
         }
     };
-    let answer = client
-        .call("GET", "/readyz", None)
-        .map_err(|error| Failure::failed(format!("no server answers on {}: {error}", client.address())))?;
+    let answer = client.call("GET", "/readyz", None).map_err(|error| unanswered(&client, &error))?;
     if answer.status == 200 {
         return Ok(());
     }
     let reason = answer.body["reason"].as_str().unwrap_or("no reason given");
     Err(Failure::failed(format!("the server on {} does not accept requests: {reason}", client.address())))
+}
+
+/// Describes a failed request. A server with an untrusted certificate did answer.
+fn unanswered(client: &Client, error: &io::Error) -> Failure {
+    let address = client.address();
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
+    if let Some(rustls::Error::InvalidCertificate(reason)) = cause {
+        // The other reasons print internal values of the verifier.
+        let reason = match reason {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => ": it has expired",
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                ": it is for another name"
+            }
+            CertificateError::UnknownIssuer => ": its issuer is unknown",
+            _ => "",
+        };
+        return Failure::failed(format!(
+            "a server answers on {address}, but this machine does not trust its certificate{reason}; \
+             SSL_CERT_FILE can name the root certificates"
+        ));
+    }
+    Failure::failed(format!("no server answers on {address}: {error}"))
 }
 
 /// A client for `url`. With https, the root certificates of this machine must verify the server.

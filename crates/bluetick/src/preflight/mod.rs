@@ -136,7 +136,11 @@ fn data_dir(settings: &Settings) -> Vec<Failure> {
 
 /// The failure for a port that is in use or not permitted.
 pub fn cannot_listen(listen: &str, error: &std::io::Error) -> Failure {
-    Failure::failed(format!("cannot listen on {listen} (server.listen): {error}"))
+    let next_step = match error.kind() {
+        std::io::ErrorKind::AddrInUse => "; another program uses it; stop it or choose another with --listen",
+        _ => "",
+    };
+    Failure::failed(format!("cannot listen on {listen} (server.listen): {error}{next_step}"))
 }
 
 /// Upper bound on the size of the tables and key files of a new data directory, in bytes. The check

@@ -8,6 +8,13 @@ use crate::support::Shell;
 /// Languages of code blocks that hold commands.
 const SHELLS: [&str; 5] = ["", "sh", "bash", "shell", "console"];
 
+/// First words of the command lines in `sh` blocks, beside assignments and function definitions.
+/// Prose in such a block begins with other words.
+const PROGRAMS: [&str; 15] = [
+    "bluetick", "./test", "cargo", "cd", "cp", "curl", "docker", "done", "for", "mkdir", "node", "npm",
+    "openssl", "sudo", "}",
+];
+
 /// The commands of the program. Each help text is read once.
 #[derive(Default)]
 pub struct Commands {
@@ -43,6 +50,23 @@ impl Commands {
         for block in document.blocks() {
             if SHELLS.contains(&block.language.as_str()) {
                 self.check(&block.code.text, &document.at(block.code.line), &mut problems);
+            }
+        }
+        problems
+    }
+
+    /// Returns the lines of `sh` blocks that begin with no known program. Prose that was wrapped
+    /// into a block is found by them.
+    pub fn prose_problems(&mut self, document: &Document) -> Vec<String> {
+        let mut problems = Vec::new();
+        for block in document.blocks().into_iter().filter(|block| block.language == "sh") {
+            let mut is_continued = false;
+            for (index, line) in block.code.text.lines().enumerate() {
+                self.checked += 1;
+                if !is_continued && !is_command(line) {
+                    problems.push(format!("{}: no command: {line}", document.at(block.code.line + index)));
+                }
+                is_continued = line.ends_with('\\');
             }
         }
         problems
@@ -136,6 +160,14 @@ fn program_arguments<'w>(words: &'w [&'w str]) -> Option<&'w [&'w str]> {
 fn is_assignment(word: &str) -> bool {
     let name = word.split_once('=').map_or("", |(name, _)| name);
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Returns whether a line of a `sh` block begins like a command. Empty and indented lines and
+/// comments count too.
+fn is_command(line: &str) -> bool {
+    let Some(first) = line.split(' ').next().filter(|first| !first.is_empty()) else { return true };
+    let is_function = first.ends_with("()");
+    first.starts_with('#') || PROGRAMS.contains(&first) || is_assignment(first) || is_function
 }
 
 /// Splits one line into commands and these into words. Knows quotes, comments and operators, but no

@@ -14,7 +14,7 @@ use crate::wire::codes::CONVERSATION_NOT_FOUND;
 use crate::wire::text;
 
 /// Maximum number of messages in the outbox, failed ones included. `send` returns
-/// `SendError::FullStorage` above it.
+/// `SendError::OutboxFull` above it.
 pub const MOST_WAITING: usize = 1_000;
 /// Maximum number of messages in flight, one per conversation. Must stay below the server's limit
 /// of 256 queued sends per connection.

@@ -33,7 +33,7 @@ impl FileStorage {
     ///
     /// # Errors
     ///
-    /// Fails with `CurrentToken` if the directory is locked, and with `Io` on any file error.
+    /// Fails with `InUse` if the directory is locked, and with `Io` on any file error.
     pub fn open(directory: &Path) -> Result<FileStorage, StorageError> {
         FileStorage::open_with(directory, SMALL_BYTES)
     }
@@ -46,7 +46,7 @@ impl FileStorage {
         match lock.try_lock() {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => {
-                return Err(StorageError::CurrentToken(directory.display().to_string()));
+                return Err(StorageError::InUse(directory.display().to_string()));
             }
             Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         }

@@ -41,7 +41,7 @@ impl Change {
 pub enum StorageError {
     /// Another process or client has the storage open. Holds its path.
     #[error("{0} is used by another program")]
-    CurrentToken(String),
+    InUse(String),
     /// A read or write failed.
     #[error("cannot store in {place}: {error}")]
     Io { place: String, error: std::io::Error },

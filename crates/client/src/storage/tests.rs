@@ -90,7 +90,7 @@ suite! {
 fn storage_directory_is_locked_by_one_client() {
     let directory = tempfile::tempdir().unwrap();
     let first = FileStorage::open(directory.path()).unwrap();
-    assert!(matches!(FileStorage::open(directory.path()), Err(StorageError::CurrentToken(_))));
+    assert!(matches!(FileStorage::open(directory.path()), Err(StorageError::InUse(_))));
     drop(first);
     assert!(FileStorage::open(directory.path()).is_ok());
 }

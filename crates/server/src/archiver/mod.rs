@@ -193,15 +193,15 @@ impl ArchiveJobRunner {
 
 /// Logs the result of a job that the operator started.
 fn log(body: &JobBody, finished: &JobResult) {
-    let (job_id, kind) = (&*body.job_id, body.kind);
+    let (job_id, job) = (&*body.job_id, body.kind);
     match finished {
         Ok(ReportBody::Verify(report)) if report.problem_count > 0 => {
             tracing::error!(job_id, problems = report.problem_count, "archive verification found problems");
         }
-        Ok(_) => tracing::info!(job_id, ?kind, "archive job finished"),
-        Err(ArchiveError::Stopped) => tracing::info!(job_id, ?kind, "archive job stopped"),
+        Ok(_) => tracing::info!(job_id, ?job, "job finished"),
+        Err(ArchiveError::Stopped) => tracing::info!(job_id, ?job, "job stopped"),
         Err(error) => {
-            tracing::warn!(job_id, ?kind, %error, "archive job failed; its completed steps stay");
+            tracing::warn!(job_id, ?job, %error, "job failed; its completed steps stay");
         }
     }
 }

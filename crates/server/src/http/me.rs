@@ -15,7 +15,7 @@ use super::reply;
 use crate::app::App;
 use crate::problem::Problem;
 
-/// Get the own profile
+/// Get your profile
 ///
 /// Returns the user of the token and its profile.
 #[utoipa::path(
@@ -29,7 +29,7 @@ pub(super) async fn show(State(app): State<Arc<App>>, caller: Caller) -> Result<
     answer(&app, &caller.user, &profile).await
 }
 
-/// Change the own profile
+/// Change your profile
 ///
 /// Sets the display name, and whether other users see the presence of the caller. Omitted fields
 /// keep their value.

@@ -55,7 +55,8 @@ use crate::ws;
         version = "1",
         description = "Bluetick is a self-hosted chat backend. Times are in milliseconds since the Unix epoch. \
             A `seq` is an integer: the position of a message in its conversation. \
-            `/asyncapi.json` describes the frames of the WebSocket at `/v1/ws`."
+            `/asyncapi.json` describes the frames of the WebSocket at `/v1/ws`.\n\n\
+            Typing, live messages and all frames: choose **WebSocket** in the menu at the top left."
     ),
     modifiers(&Keys),
     tags(
@@ -63,7 +64,7 @@ use crate::ws;
         (name = "conversations", description = "Direct conversations, groups, their members and settings"),
         (name = "messages", description = "Send messages and read the history"),
         (name = "ticks", description = "Mark messages as delivered and read, and get receipts"),
-        (name = "presence", description = "Whether members are online"),
+        (name = "presence", description = "Your profile, and whether members are online"),
         (name = "operations", description = "Health, metrics, archive, backups and erasures, for the operator"),
         (name = "pages", description = "The web client, the API reference and the API documents"),
     )

@@ -47,7 +47,7 @@ pub struct PresencesBody<'a> {
     pub members: Vec<PresenceBody<'a>>,
 }
 
-/// A change of the own profile. Omitted fields keep their value.
+/// A change of your profile. Omitted fields keep their value.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(example = json!({"show_presence": false}))]
 pub struct ProfileRequest {
