@@ -301,7 +301,8 @@ the token. The command first reserves the name, so that sign-up refuses it. It u
 uses the data directory, or the store itself if no server runs. With --no-reserve the name stays
 free: a server with open sign-up gives it to the first visitor who requests it.
 
-The data directory must exist. The first `bluetick serve` creates it.
+If the data directory is missing, the command creates it with a new token.key, and says so. A
+server that starts on this directory accepts the token.
 
 Examples:
   bluetick token alice

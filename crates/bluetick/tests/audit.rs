@@ -117,7 +117,6 @@ async fn server_audits_start_stop_and_requests_of_commands() {
 #[test]
 fn user_revoked_offline_stays_revoked_after_server_start() {
     let shell = Shell::new();
-    fs::create_dir(shell.path(DATA)).unwrap();
     let token = shell.run(&["token", "alice"]).printed();
     shell.run(&["user", "revoke", "alice"]).printed();
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -121,21 +121,10 @@ fn unknown_variable_is_reported_by_name() {
 #[test]
 fn token_prints_one_line_and_creates_the_key_in_the_data_directory() {
     let shell = Shell::new();
-    fs::create_dir(shell.path("data")).unwrap();
     let printed = shell.run(&["token", "alice", "--ttl", "1h", "--data-dir", "data"]).printed();
     assert_eq!(printed.lines().count(), 1);
     assert_eq!(printed.trim_end().split('.').count(), 3, "{printed}");
     assert!(shell.path("data/token.key").exists());
-}
-
-#[test]
-fn token_with_a_missing_data_directory_is_refused_and_creates_nothing() {
-    let shell = Shell::new();
-    let message = shell.run(&["token", "alice", "--data-dir", "nodir"]).refused();
-    for part in ["the data directory nodir does not exist", "--data-dir", "`bluetick serve`"] {
-        assert!(message.contains(part), "{part} is not in {message}");
-    }
-    assert!(!shell.path("nodir").exists(), "the command creates no data directory");
 }
 
 #[test]
@@ -154,7 +143,6 @@ fn token_without_data_directory_requires_no_reserve_and_shared_secret() {
 #[test]
 fn token_with_invalid_ttl_or_name_is_refused() {
     let shell = Shell::new();
-    fs::create_dir(shell.path("bluetick-data")).unwrap();
     let sentence = shell.run(&["token", "alice", "--ttl", "365d"]).refused();
     assert!(sentence.contains("at most 7776000 seconds"), "{sentence}");
     for arguments in [&["token", "two words"][..], &["token", "alice", "--ttl", "soon"], &["token"]] {

@@ -12,12 +12,6 @@ use support::Shell;
 /// The data directory, relative to the working directory of the commands.
 const DATA: &str = "bluetick-data";
 
-fn shell_with_data_directory() -> Shell {
-    let shell = Shell::new();
-    std::fs::create_dir(shell.path(DATA)).unwrap();
-    shell
-}
-
 async fn start(shell: &Shell, is_open: bool) -> ServerProcess {
     std::fs::create_dir_all(shell.path(DATA)).unwrap();
     let closed = Launcher::new(env!("CARGO_BIN_EXE_bluetick"), &shell.path(DATA));
@@ -36,8 +30,8 @@ async fn is_accepted(server: &ServerProcess, token: &str) -> bool {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn name_with_a_command_line_token_refuses_sign_up() {
-    let shell = shell_with_data_directory();
-    // Without a server.
+    let shell = Shell::new();
+    // Without a server, and without a data directory.
     let alone = shell.run(&["token", "alone"]).printed();
     let closed = start(&shell, false).await;
     let while_closed = shell.run(&["token", "while-closed"]).printed();
@@ -86,7 +80,7 @@ async fn member_of_a_conversation_without_messages_keeps_the_name() {
 
 #[test]
 fn no_token_is_printed_when_its_name_cannot_be_reserved() {
-    let shell = shell_with_data_directory();
+    let shell = Shell::new();
     shell.run(&["token", "alice"]).printed();
     // Another process holds the store lock and serves no requests.
     let lock = bluetick_store_embedded::lock::DataLock::acquire(&shell.path(DATA)).unwrap();
@@ -146,7 +140,7 @@ async fn settings_reserve_more_names_and_ask_for_longer_passwords() {
 /// A killed server leaves the newest members in the log only.
 #[tokio::test(flavor = "multi_thread")]
 async fn check_lists_lookalike_members_that_are_only_in_the_log() {
-    let shell = shell_with_data_directory();
+    let shell = Shell::new();
     let alice = shell.run(&["token", "alice"]).printed();
     let closed = start(&shell, false).await;
     for peer in ["Zed", "zed"] {
@@ -162,7 +156,7 @@ async fn check_lists_lookalike_members_that_are_only_in_the_log() {
 
 #[test]
 fn check_lists_lookalike_names_and_reports_a_sound_store() {
-    let shell = shell_with_data_directory();
+    let shell = Shell::new();
     for name in ["alice", "Alice", "bob"] {
         shell.run(&["token", name]).printed();
     }

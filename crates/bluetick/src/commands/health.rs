@@ -35,7 +35,7 @@ pub fn run(arguments: &HealthArgs) -> Result<(), Failure> {
 }
 
 /// Describes a failed request. A server with an untrusted certificate did answer.
-fn unanswered(client: &Client, error: &io::Error) -> Failure {
+fn unanswered(client: &HttpClient, error: &io::Error) -> Failure {
     let address = client.address();
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref());
     if let Some(rustls::Error::InvalidCertificate(reason)) = cause {

@@ -23,6 +23,7 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
         return print(&format!("{}\n", sign_with_secret(arguments, &settings)?));
     }
     let data_dir = &settings.store.data_dir;
+    let was_there = data_dir.exists();
     let has_own_key = settings.auth.hs256_secret.is_none()
         && settings.auth.public_key_file.is_none()
         && settings.auth.jwks_file.is_none();
@@ -33,27 +34,48 @@ pub fn run(arguments: &TokenArgs) -> Result<(), Failure> {
             data_dir.display()
         )));
     }
-    if let Some(mistakes) = Failure::all(preflight::key_files(&settings.auth)) {
-        return Err(mistakes);
-    }
-    if settings.store.engine == StoreEngine::Embedded && !data_dir.exists() {
-        return Err(Failure::usage(format!(
-            "the data directory {} does not exist, so the name can't be reserved. Pass the data directory of \
-             the server with --data-dir, or start a server on it first (`bluetick serve`). With \
-             auth.hs256_secret, --no-reserve signs the token without reserving the name",
-            data_dir.display()
-        )));
-    }
     // Check before creating a key: a server that uses the directory may have another one.
-    let client = UserClient::open(&settings)?;
-    let minted = mint(arguments, &settings, &client);
-    client.close();
-    print(&format!("{}\n", minted?))
+    let client = match was_there || settings.store.engine == StoreEngine::DynamoDb {
+        true => Some(UserClient::open(&settings)?),
+        false => None,
+    };
+    let token = match client {
+        Some(client) => {
+            let minted = mint(arguments, &settings, &client);
+            client.close();
+            minted?
+        }
+        None => mint_at_a_new_place(arguments, &settings)?,
+    };
+    if !was_there && data_dir.exists() {
+        eprintln!(
+            "bluetick: created {} with a new token.key; a server started on it accepts this token",
+            data_dir.display()
+        );
+    }
+    print(&format!("{token}\n"))
 }
 
 fn mint(arguments: &TokenArgs, settings: &Settings, client: &UserClient) -> Result<String, Failure> {
     let ttl = ttl(arguments, settings);
     client.mint(&arguments.name, ttl, || sign(arguments, settings))
+}
+
+/// Handles a missing data directory: creates it with its own key. With a secret shared with the
+/// operator's product, signing creates no directory, so no store exists to reserve the name in.
+fn mint_at_a_new_place(arguments: &TokenArgs, settings: &Settings) -> Result<String, Failure> {
+    let token = sign(arguments, settings)?;
+    if !settings.store.data_dir.exists() {
+        return Err(Failure::usage(format!(
+            "the data directory {} does not exist, so the name can't be reserved. Pass the data directory \
+             of the server, or use --no-reserve to sign the token without reserving the name",
+            settings.store.data_dir.display()
+        )));
+    }
+    let client = UserClient::open(settings)?;
+    let minted = client.mint(&arguments.name, ttl(arguments, settings), || Ok(token));
+    client.close();
+    minted
 }
 
 /// Signs for `--no-reserve`, which touches no data directory.
