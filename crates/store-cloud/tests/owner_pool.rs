@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bluetick_core::ports::SystemRandom;
+use bluetick_core::ports::{AddMembers, RemoveMember, SystemRandom};
 use bluetick_core::time::SystemClock;
-use bluetick_core::{ConversationId, MessageId, Seq, StoreError, UserId};
+use bluetick_core::{ConversationId, Members, MessageId, Refusal, Seq, StoreError, Timestamp, UserId};
 use bluetick_store_cloud::log::{
     Appended, FingerprintKey, LogEntry, LogReader, LogRow, PartitionMap, RowKind,
 };
-use bluetick_store_cloud::owner::{OwnerParts, OwnerPool, OwnerSettings, StoredListener};
+use bluetick_store_cloud::owner::{
+    MemberRows, MembershipPlan, OwnerParts, OwnerPool, OwnerSettings, StoredListener,
+};
 use bluetick_store_cloud::rows::memory::MemoryRows;
 use bluetick_store_cloud::rows::{Item, Key, Only, Query, Rows, RowsError, Scanned, Slice, Table, Written};
 use parking_lot::Mutex;
@@ -97,6 +99,7 @@ fn node(rows: &Arc<CountingRows>, settings: OwnerSettings) -> Node {
         fingerprint_key: FingerprintKey::new([7; 32]),
         listener: Arc::clone(&recorder) as Arc<_>,
         settings,
+        planted: None,
     };
     Node { pool: OwnerPool::new(parts), recorder }
 }
@@ -105,8 +108,16 @@ fn conversation(number: u8) -> ConversationId {
     ConversationId::group([number; 15])
 }
 
+fn user(name: &str) -> UserId {
+    name.parse().unwrap()
+}
+
 fn entry(id: &str) -> LogEntry {
-    let sender: UserId = "alice".parse().unwrap();
+    entry_of("alice", id)
+}
+
+fn entry_of(sender: &str, id: &str) -> LogEntry {
+    let sender = user(sender);
     let message_id: MessageId = id.parse().unwrap();
     let item = Item::new()
         .text("message_id", message_id.to_string())
@@ -117,6 +128,19 @@ fn entry(id: &str) -> LogEntry {
 }
 
 impl Node {
+    async fn with_members(rows: &Arc<CountingRows>, settings: OwnerSettings) -> Node {
+        for number in 0..5 {
+            let members = Members::founding(&user("alice"), &[user("bob")]);
+            MemberRows::new(Arc::clone(rows) as Arc<_>, conversation(number)).found(&members).await.unwrap();
+        }
+        rows.take();
+        node(rows, settings)
+    }
+
+    async fn change(&self, plan: MembershipPlan) -> Result<(Arc<Members>, Seq), StoreError> {
+        self.pool.change_members(plan)?.await.expect("the pool answers")
+    }
+
     async fn send(&self, number: u8, id: &str) -> Result<Appended, StoreError> {
         self.pool.append(conversation(number), entry(id))?.await.expect("the pool answers")
     }
@@ -125,10 +149,10 @@ impl Node {
 #[tokio::test(start_paused = true)]
 async fn steady_send_costs_one_write_and_no_read() {
     let rows = Arc::new(CountingRows::default());
-    let node = node(&rows, OwnerSettings::default());
+    let node = Node::with_members(&rows, OwnerSettings::default()).await;
     assert_eq!(node.send(1, "first").await.unwrap().seq, Seq::FIRST);
     let (reads, writes) = rows.take();
-    assert!(reads <= 4 && writes == 1, "the first send loads the log: {reads} reads, {writes} writes");
+    assert!(reads <= 5 && writes == 1, "the first send loads the log: {reads} reads, {writes} writes");
     for number in 0..100 {
         node.send(1, &format!("m{number}")).await.unwrap();
         assert_eq!(rows.take(), (0, 1), "message {number}");
@@ -139,7 +163,7 @@ async fn steady_send_costs_one_write_and_no_read() {
 #[tokio::test(start_paused = true)]
 async fn queued_sends_share_one_grant_and_keep_their_order() {
     let rows = Arc::new(CountingRows::default());
-    let node = node(&rows, OwnerSettings::default());
+    let node = Node::with_members(&rows, OwnerSettings::default()).await;
     node.send(1, "first").await.unwrap();
     rows.take();
     let calls: Vec<_> = (0..64)
@@ -157,7 +181,8 @@ async fn queued_sends_share_one_grant_and_keep_their_order() {
 #[tokio::test(start_paused = true)]
 async fn resend_at_another_node_returns_the_first_seq() {
     let rows = Arc::new(CountingRows::default());
-    let (here, there) = (node(&rows, OwnerSettings::default()), node(&rows, OwnerSettings::default()));
+    let here = Node::with_members(&rows, OwnerSettings::default()).await;
+    let there = node(&rows, OwnerSettings::default());
     for number in 0..20 {
         here.send(1, &format!("m{number}")).await.unwrap();
     }
@@ -172,7 +197,9 @@ async fn resend_at_another_node_returns_the_first_seq() {
 #[tokio::test(start_paused = true)]
 async fn evicted_log_is_loaded_again() {
     let rows = Arc::new(CountingRows::default());
-    let node = node(&rows, OwnerSettings { resident_conversations: 2, ..OwnerSettings::default() });
+    let node =
+        Node::with_members(&rows, OwnerSettings { resident_conversations: 2, ..OwnerSettings::default() })
+            .await;
     for number in 0..5 {
         node.send(number, "hello").await.unwrap();
     }
@@ -190,7 +217,8 @@ async fn evicted_log_is_loaded_again() {
 #[tokio::test(start_paused = true)]
 async fn full_queue_refuses_further_calls_and_closing_finishes_accepted_ones() {
     let rows = Arc::new(CountingRows::default());
-    let node = node(&rows, OwnerSettings { queued_calls: 10, ..OwnerSettings::default() });
+    let node =
+        Node::with_members(&rows, OwnerSettings { queued_calls: 10, ..OwnerSettings::default() }).await;
     let mut accepted = Vec::new();
     let mut refused = 0;
     for number in 0..30 {
@@ -215,7 +243,7 @@ async fn busy_conversation_is_spread_and_its_pages_stay_complete() {
     let rows = Arc::new(CountingRows::default());
     let settings =
         OwnerSettings { writes_per_partition: 100, partition_block: 8, ..OwnerSettings::default() };
-    let node = node(&rows, settings);
+    let node = Node::with_members(&rows, settings).await;
     let mut calls = JoinSet::new();
     for number in 0..3_000 {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -249,7 +277,8 @@ async fn busy_conversation_is_spread_and_its_pages_stay_complete() {
 #[tokio::test]
 async fn two_nodes_that_both_write_store_each_message_once() {
     let rows = Arc::new(CountingRows::default());
-    let nodes = [node(&rows, OwnerSettings::default()), node(&rows, OwnerSettings::default())];
+    let first = Node::with_members(&rows, OwnerSettings::default()).await;
+    let nodes = [first, node(&rows, OwnerSettings::default())];
     let mut calls = JoinSet::new();
     for number in 0..400 {
         // Each message goes to both nodes.
@@ -272,4 +301,65 @@ async fn two_nodes_that_both_write_store_each_message_once() {
     for node in &nodes {
         node.pool.close().await;
     }
+}
+
+fn add(actor: &str, users: &[&str]) -> MembershipPlan {
+    MembershipPlan::Add(AddMembers {
+        conversation: conversation(1),
+        actor: user(actor),
+        users: users.iter().map(|name| user(name)).collect(),
+        member_limit: 10,
+        at: Timestamp::from_millis(7),
+    })
+}
+
+fn remove(actor: &str, leaving: &str) -> MembershipPlan {
+    let (actor, user) = (user(actor), user(leaving));
+    MembershipPlan::Remove(RemoveMember {
+        conversation: conversation(1),
+        actor,
+        user,
+        at: Timestamp::from_millis(7),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_of_members_at_one_node_holds_at_another() {
+    let rows = Arc::new(CountingRows::default());
+    let here = Node::with_members(&rows, OwnerSettings::default()).await;
+    let there = node(&rows, OwnerSettings::default());
+    // Both have the conversation loaded.
+    here.send(1, "one").await.unwrap();
+    there.send(1, "two").await.unwrap();
+
+    let send = async |node: &Node, sender: &str, id: &str| {
+        node.pool.append(conversation(1), entry_of(sender, id)).unwrap().await.unwrap()
+    };
+    let stranger = send(&there, "carol", "early").await.unwrap_err();
+    assert!(matches!(stranger, StoreError::Refused(Refusal::NotAMember)), "{stranger}");
+    let (members, head) = here.change(add("alice", &["carol", "dave", "bob"])).await.unwrap();
+    assert_eq!((members.len(), head), (4, Seq::new(4)), "two notices");
+    assert_eq!(send(&there, "carol", "hello").await.unwrap().seq, Seq::new(5));
+
+    let refused = there.change(remove("carol", "dave")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Refused(Refusal::NotAnAdmin)), "{refused}");
+    there.change(remove("alice", "carol")).await.unwrap();
+    let late = send(&here, "carol", "late").await.unwrap_err();
+    assert!(matches!(late, StoreError::Refused(Refusal::NotAMember)), "{late}");
+
+    let rows_now = MemberRows::new(Arc::clone(&rows) as Arc<_>, conversation(1)).read().await.unwrap();
+    let names: Vec<&str> = rows_now.iter().map(|member| member.user.as_str()).collect();
+    assert_eq!(names, ["alice", "bob", "dave"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn last_admin_who_leaves_hands_over_to_the_longest_member() {
+    let rows = Arc::new(CountingRows::default());
+    let node = Node::with_members(&rows, OwnerSettings::default()).await;
+    node.change(add("alice", &["carol"])).await.unwrap();
+    let (members, _) = node.change(remove("alice", "alice")).await.unwrap();
+    let bob = members.get(&user("bob")).unwrap();
+    assert_eq!(bob.role, bluetick_core::Role::Admin);
+    let stored = MemberRows::new(Arc::clone(&rows) as Arc<_>, conversation(1)).read().await.unwrap();
+    assert_eq!(stored, *members);
 }

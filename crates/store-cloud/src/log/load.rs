@@ -61,16 +61,28 @@ impl ConversationLog {
         Ok(log)
     }
 
-    /// Looks for a grant whose block reaches above `head`.
+    /// Looks for a grant or a change of members whose rows reach above `head`.
     async fn find_block(&mut self, head: Seq) -> Result<(), StoreError> {
         if head == Seq::ZERO {
             return Ok(());
         }
         let first = head.minus(MAX_GRANT).max(Seq::FIRST);
+        let mut began_below = None;
         for (seq, item) in self.reader.range(&self.map, (first, head), ID_FIELDS).await? {
-            if let RowKind::Grant { holder, count } = LogRow::decode(item)?.kind {
+            let row = LogRow::decode(item)?;
+            if let RowKind::Grant { holder, count } = row.kind {
                 self.note_grant(seq, holder, count);
             }
+            began_below = row.membership_first().filter(|began| *began < first);
+            if let Some(change) = row.membership {
+                self.note_membership(seq, change);
+            }
+        }
+        if let Some(began) = began_below
+            && let Some(row) = self.reader.row(&self.map, began).await?
+            && let Some(change) = row.membership
+        {
+            self.note_membership(began, change);
         }
         Ok(())
     }

@@ -13,7 +13,9 @@
 //!   each empty row of the block with a void. A grant is written only directly above a row of the
 //!   same incarnation.
 //! - **R4.** An epoch row at seq e says over how many partitions the rows above e are spread. It is
-//!   never inside a block, and it is the last row of the partitions before it.
+//!   never inside a block, and it is the last row of the partitions before it. A membership row
+//!   reserves the rows of its further notices in the same way; any writer fills them with the
+//!   notices that the row names.
 //! - **R5.** Loaded state is a hint. Before it serves a read, a node reads row head + 1
 //!   ([`ConversationLog::confirm`]).
 //!
@@ -23,6 +25,7 @@
 mod fingerprints;
 mod incarnation;
 mod load;
+mod membership;
 mod partitions;
 mod reader;
 mod row;
@@ -31,6 +34,7 @@ mod writer;
 pub use fingerprints::{Fingerprint, FingerprintKey};
 pub use incarnation::Incarnation;
 pub use load::LogParts;
+pub use membership::MembershipRow;
 pub use partitions::{PartitionEpoch, PartitionMap};
 pub use reader::LogReader;
 pub use row::{LogEntry, LogRow, RowKind};

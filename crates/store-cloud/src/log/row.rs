@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bluetick_core::{ContentType, ConversationId, Message, MessageId, Seq, StoreError, Timestamp, UserId};
 
-use super::Incarnation;
+use super::membership::{MEMBERSHIP, MEMBERSHIP_FIRST};
+use super::{Incarnation, MembershipRow};
 use crate::cells::Cell;
 use crate::rows::Item;
 
@@ -21,6 +22,8 @@ pub struct LogEntry {
 pub struct LogRow {
     pub kind: RowKind,
     pub item: Item,
+    /// The change of members that begins with this row.
+    pub membership: Option<MembershipRow>,
 }
 
 /// The meaning of a row for the writers of a log. Clients see a void in place of the last three.
@@ -51,12 +54,22 @@ const GRANT: &str = "grant";
 const EPOCH: &str = "epoch";
 
 /// The attributes that a writer needs of rows that are already stored.
-pub const ID_FIELDS: &[&str] =
-    &["message_id", "sender_id", "content_type", CONTROL, HOLDER, COUNT, PARTITIONS, BLOCK];
+pub const ID_FIELDS: &[&str] = &[
+    "message_id",
+    "sender_id",
+    "content_type",
+    CONTROL,
+    HOLDER,
+    COUNT,
+    PARTITIONS,
+    BLOCK,
+    MEMBERSHIP,
+    MEMBERSHIP_FIRST,
+];
 
 impl LogRow {
     pub fn message(item: Item) -> LogRow {
-        LogRow { kind: RowKind::Message, item }
+        LogRow { kind: RowKind::Message, item, membership: None }
     }
 
     /// Returns a void or a control row. All of them have the attributes of a void, so that every
@@ -73,7 +86,7 @@ impl LogRow {
                 item.text(CONTROL, EPOCH).count(PARTITIONS, u64::from(partitions)).count(BLOCK, block)
             }
         };
-        LogRow { kind, item }
+        LogRow { kind, item, membership: None }
     }
 
     pub fn decode(item: Item) -> Result<LogRow, StoreError> {
@@ -99,7 +112,14 @@ impl LogRow {
                 _ => RowKind::Message,
             },
         };
-        Ok(LogRow { kind, item })
+        let membership = MembershipRow::decode(&item)?;
+        Ok(LogRow { kind, item, membership })
+    }
+
+    /// Returns the first row of the change of members to which this row belongs, if it is not the
+    /// first one itself.
+    pub fn membership_first(&self) -> Option<Seq> {
+        Some(Seq::new(self.item.find_count(MEMBERSHIP_FIRST))).filter(|seq| *seq > Seq::ZERO)
     }
 
     /// Returns whether this row is the message of `entry`, whoever stored it.

@@ -10,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 
 use super::fingerprints::{IdRows, WindowIds};
 use super::row::ID_FIELDS;
-use super::{Incarnation, LogEntry, LogParts, LogReader, LogRow, PartitionMap, RowKind};
+use super::{Incarnation, LogEntry, LogParts, LogReader, LogRow, MembershipRow, PartitionMap, RowKind};
 use crate::rows::{Item, Key, Only, Rows, RowsError, Table, Written};
 
 /// Upper bound on the seqs that one grant reserves. Loading reads this many rows below the head to
@@ -48,6 +48,14 @@ pub enum PlantedBug {
     LoadsWithoutIds,
     /// Writes a message into its block again after a void took its seq.
     ReusesSeqOfVoid,
+    /// Does not decide again who may write after another owner has written.
+    KeepsRights,
+    /// Refuses a sender without reading the row above the head.
+    RefusesOnLoadedState,
+    /// Appends above a change of members that it has not applied.
+    AppendsBeforeApplying,
+    /// Fills the notices of another owner's change with voids.
+    VoidsNotices,
 }
 
 /// The outcome of an append.
@@ -76,6 +84,10 @@ pub struct ConversationLog {
     pub(super) occupied_to: Seq,
     /// The newest grant.
     block: Option<Block>,
+    /// The newest change of members, with the seq of its first row.
+    membership: Option<(Seq, MembershipRow)>,
+    /// The changes of members that were learned since [`ConversationLog::take_changes`].
+    changes: Vec<(Seq, MembershipRow)>,
     /// Whether this incarnation stored the row at the head.
     is_head_own: bool,
     /// The first seq of the block whose fingerprint row comes next.
@@ -115,6 +127,8 @@ impl ConversationLog {
             head,
             occupied_to: head,
             block: None,
+            membership: None,
+            changes: Vec::new(),
             is_head_own: false,
             unindexed,
         }
@@ -132,7 +146,7 @@ impl ConversationLog {
         &self.reader
     }
 
-    fn has(&self, bug: PlantedBug) -> bool {
+    pub(crate) fn has(&self, bug: PlantedBug) -> bool {
         self.parts.planted == Some(bug)
     }
 
@@ -170,6 +184,22 @@ impl ConversationLog {
             }
             _ => {}
         }
+        if let Some(change) = &row.membership {
+            self.note_membership(seq, change.clone());
+        }
+    }
+
+    pub(super) fn note_membership(&mut self, first: Seq, change: MembershipRow) {
+        self.occupied_to = self.occupied_to.max(first.plus(change.row_count()).previous());
+        self.changes.push((first, change.clone()));
+        self.membership = Some((first, change));
+    }
+
+    /// Returns the changes of members that were learned since the last call. The caller applies
+    /// them before it appends the next row, so that only the newest change may be unapplied when an
+    /// owner dies. Applying a change again has no effect.
+    pub fn take_changes(&mut self) -> Vec<(Seq, MembershipRow)> {
+        std::mem::take(&mut self.changes)
     }
 
     pub(super) fn note_grant(&mut self, seq: Seq, holder: Incarnation, count: u64) {
@@ -188,20 +218,31 @@ impl ConversationLog {
                 self.learn(seq, &row, false);
                 continue;
             }
-            let void = self.control(seq, RowKind::Void);
+            let fill = self.fill(seq)?;
             if self.has(PlantedBug::SkipsVoids) {
-                self.learn(seq, &void, true);
+                self.learn(seq, &fill, true);
                 continue;
             }
-            match self.put(seq, &void.item).await? {
-                Put::Stored => {
-                    tracing::info!(conversation = %self.parts.conversation, %seq, "filled a gap with a void");
-                    self.learn(seq, &void, true);
-                }
+            match self.put(seq, &fill.item).await? {
+                Put::Stored => self.learn(seq, &fill, true),
                 Put::Occupied(row) => self.learn(seq, &row, false),
             }
         }
         Ok(())
+    }
+
+    /// Returns the row for a gap: the notice of a change of members, or a void.
+    fn fill(&self, seq: Seq) -> Result<LogRow, StoreError> {
+        let conversation = self.parts.conversation;
+        if let Some((first, change)) = &self.membership
+            && seq > *first
+            && seq < first.plus(change.row_count())
+            && !self.has(PlantedBug::VoidsNotices)
+        {
+            return Ok(LogRow::message(change.item(conversation, *first, seq)?));
+        }
+        tracing::info!(%conversation, %seq, "a gap is filled with a void");
+        Ok(self.control(seq, RowKind::Void))
     }
 
     fn control(&self, seq: Seq, kind: RowKind) -> LogRow {
@@ -229,9 +270,8 @@ impl ConversationLog {
         Ok(None)
     }
 
-    /// Stores messages in the given order, each at most once in the dedupe window. `report` gets
-    /// the index and the outcome of each, in order of seq for those that are stored now, as soon as
-    /// every row below is stored.
+    /// Stores messages, each at most once in the dedupe window: [`ConversationLog::append_round`]
+    /// until none is left.
     pub async fn append_all(
         &mut self,
         entries: &[LogEntry],
@@ -239,58 +279,93 @@ impl ConversationLog {
     ) -> Result<(), StoreError> {
         let mut waiting: Vec<usize> = (0..entries.len()).collect();
         while !waiting.is_empty() {
-            let mut new: Vec<usize> = Vec::with_capacity(waiting.len());
-            let mut repeated = Vec::new();
-            for index in waiting {
-                if let Some(found) = self.find(&entries[index]).await? {
-                    report(index, found);
-                } else if new.iter().any(|other| is_same(&entries[*other], &entries[index])) {
-                    repeated.push(index);
-                } else {
-                    new.push(index);
-                }
-            }
-            let is_granted = new.len() >= MIN_GRANT && self.is_head_own && self.head >= self.occupied_to;
-            waiting = match new.first() {
-                None => Vec::new(),
-                Some(_) if is_granted => self.append_granted(entries, new, report).await?,
-                Some(first) => {
-                    report(*first, self.append_one(&entries[*first]).await?);
-                    new.split_off(1)
-                }
-            };
-            waiting.extend(repeated);
-            waiting.sort_unstable();
+            waiting = self.append_round(entries, waiting, report).await?;
         }
         Ok(())
     }
 
-    async fn append_one(&mut self, entry: &LogEntry) -> Result<Appended, StoreError> {
-        let row = LogRow::message(entry.item.clone());
-        loop {
-            let searched = self.head;
-            self.settle().await?;
-            // A row that was read since the last search may be the message itself (R2).
-            if self.head > searched
-                && let Some(found) = self.find(entry).await?
-            {
-                return Ok(found);
-            }
-            let seq = self.head.next();
-            match self.put(seq, &row.item).await? {
-                Put::Stored => {
-                    self.learn(seq, &row, true);
-                    return Ok(Appended { seq, item: row.item, duplicate: false });
-                }
-                Put::Occupied(there) => {
-                    self.learn(seq, &there, false);
-                    self.confirm().await?;
-                    if let Some(found) = self.find(entry).await? {
-                        return Ok(found);
-                    }
-                }
+    /// Stores some of the waiting messages in the given order, and returns the rest. `report` gets
+    /// the index and the outcome of each message that is stored, as soon as every row below is
+    /// stored.
+    ///
+    /// The caller has applied the changes of members up to the head, and decided that each sender
+    /// may write. If another writer stored rows meanwhile, the round ends without storing above
+    /// them, so that the caller can decide again.
+    pub async fn append_round(
+        &mut self,
+        entries: &[LogEntry],
+        waiting: Vec<usize>,
+        report: &mut (dyn FnMut(usize, Appended) + Send),
+    ) -> Result<Vec<usize>, StoreError> {
+        let mut new: Vec<usize> = Vec::with_capacity(waiting.len());
+        let mut repeated = Vec::new();
+        for index in waiting {
+            if let Some(found) = self.find(&entries[index]).await? {
+                report(index, found);
+            } else if new.iter().any(|other| is_same(&entries[*other], &entries[index])) {
+                repeated.push(index);
+            } else {
+                new.push(index);
             }
         }
+        let is_granted = new.len() >= MIN_GRANT && self.is_head_own && self.head >= self.occupied_to;
+        let mut rest = match new.first() {
+            None => Vec::new(),
+            Some(_) if is_granted => self.append_granted(entries, new, report).await?,
+            Some(first) => match self.try_append(&entries[*first].item).await? {
+                Some(appended) => {
+                    report(*first, appended);
+                    new.split_off(1)
+                }
+                None => new,
+            },
+        };
+        rest.extend(repeated);
+        rest.sort_unstable();
+        Ok(rest)
+    }
+
+    /// Puts a row directly above the head. Returns `None` if the head has moved: the row may be
+    /// among the rows that were read, or no longer be allowed.
+    async fn try_append(&mut self, item: &Item) -> Result<Option<Appended>, StoreError> {
+        let before = self.head;
+        self.settle().await?;
+        if self.head > before {
+            return Ok(None);
+        }
+        let seq = self.head.next();
+        let row = LogRow::decode(item.clone())?;
+        match self.put(seq, item).await? {
+            Put::Stored => {
+                self.learn(seq, &row, true);
+                Ok(Some(Appended { seq, item: row.item, duplicate: false }))
+            }
+            Put::Occupied(there) => {
+                // The same change of members, from an attempt without an answer.
+                let is_own = there.membership.is_some() && there.item == *item;
+                self.learn(seq, &there, is_own);
+                self.confirm().await?;
+                Ok(is_own.then_some(Appended { seq, item: there.item, duplicate: false }))
+            }
+        }
+    }
+
+    /// Stores a change of members and its notices. The first row decides; after an error, another
+    /// writer may complete the change. Returns the seq of the first row, or `None` if the head has
+    /// moved, so that the caller decides again.
+    pub async fn append_membership(&mut self, change: &MembershipRow) -> Result<Option<Seq>, StoreError> {
+        let before = self.head;
+        self.settle().await?;
+        if self.head > before {
+            return Ok(None);
+        }
+        let first = self.head.next();
+        let item = change.item(self.parts.conversation, first, first)?;
+        let stored = self.try_append(&item).await?;
+        if stored.is_some() {
+            self.settle().await?;
+        }
+        Ok(stored.map(|stored| stored.seq))
     }
 
     /// Reserves a block for these entries and writes them in parallel. Returns those that are not
@@ -464,7 +539,7 @@ async fn put(rows: &Arc<dyn Rows>, key: &Key, item: &Item, gives_up: bool) -> Re
                 }
             }
             Err(RowsError::NoAnswer(_)) if gives_up => {
-                return Ok(Put::Occupied(LogRow { kind: RowKind::Void, item: item.clone() }));
+                return Ok(Put::Occupied(LogRow::message(item.clone())));
             }
             Err(RowsError::NoAnswer(reason)) => {
                 tracing::warn!(reason, "a put has no answer; it is repeated at the same seq");

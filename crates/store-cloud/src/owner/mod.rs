@@ -5,9 +5,11 @@
 //! cluster, not here.
 
 mod dedupe_floor;
+mod members;
 mod pool;
 mod spread;
 
 pub use dedupe_floor::DedupeFloor;
-pub use pool::{OwnerParts, OwnerPool, OwnerSettings, StoredListener};
+pub use members::{MemberRows, OwnedMembers};
+pub use pool::{MembershipPlan, OwnerParts, OwnerPool, OwnerSettings, StoredListener};
 pub use spread::{SpreadMeter, WRITES_PER_PARTITION};

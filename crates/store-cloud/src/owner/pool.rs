@@ -5,16 +5,19 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::Random;
+use bluetick_core::ports::{AddMembers, Random, RemoveMember};
 use bluetick_core::time::Clock;
-use bluetick_core::{ConversationId, StoreError};
+use bluetick_core::{ConversationId, Members, Refusal, Seq, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{DedupeFloor, SpreadMeter};
-use crate::log::{Appended, ConversationLog, FingerprintKey, Incarnation, LogEntry, LogParts, MAX_GRANT};
+use super::{DedupeFloor, MemberRows, OwnedMembers, SpreadMeter};
+use crate::log::{
+    Appended, ConversationLog, FingerprintKey, Incarnation, LogEntry, LogParts, MAX_GRANT, MembershipRow,
+    PlantedBug,
+};
 use crate::rows::Rows;
 
 /// The bounds of a pool.
@@ -65,19 +68,76 @@ pub struct OwnerParts {
     pub fingerprint_key: FingerprintKey,
     pub listener: Arc<dyn StoredListener>,
     pub settings: OwnerSettings,
+    /// A rule that the owners break. Only the model of the protocol sets it.
+    pub planted: Option<PlantedBug>,
 }
 
-/// The answer to a call.
-type Answer = Result<Appended, StoreError>;
+/// A wanted change of members.
+#[derive(Clone, Debug)]
+pub enum MembershipPlan {
+    Add(AddMembers),
+    Remove(RemoveMember),
+}
 
-struct WaitingCall {
-    entry: LogEntry,
-    answer: oneshot::Sender<Answer>,
+impl MembershipPlan {
+    fn conversation(&self) -> ConversationId {
+        match self {
+            MembershipPlan::Add(add) => add.conversation,
+            MembershipPlan::Remove(remove) => remove.conversation,
+        }
+    }
+
+    /// Decides what changes, given the members as of the head. `None`: nothing.
+    fn decide(&self, members: &Members) -> Result<Option<MembershipRow>, Refusal> {
+        let kind = self.conversation().kind();
+        match self {
+            MembershipPlan::Add(AddMembers { actor, users, member_limit, at, .. }) => {
+                let joining = members.plan_addition(kind, actor, users, *member_limit)?;
+                Ok((!joining.is_empty()).then(|| MembershipRow::joining(actor, &joining, *at)))
+            }
+            MembershipPlan::Remove(RemoveMember { actor, user, at, .. }) => {
+                let new_admin = members.plan_removal(kind, actor, user)?;
+                Ok(Some(MembershipRow::leaving(actor, user, new_admin.as_ref(), *at)))
+            }
+        }
+    }
+}
+
+/// The outcome of an append.
+type AppendAnswer = Result<Appended, StoreError>;
+/// The outcome of a change of members: the members after it, and the head.
+type MembersAnswer = Result<(Arc<Members>, Seq), StoreError>;
+
+enum WaitingCall {
+    Append(LogEntry, oneshot::Sender<AppendAnswer>),
+    ChangeMembers(MembershipPlan, oneshot::Sender<MembersAnswer>),
+}
+
+impl WaitingCall {
+    fn is_append(&self) -> bool {
+        matches!(self, WaitingCall::Append(..))
+    }
+
+    /// Returns whether the caller no longer waits.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            WaitingCall::Append(_, answer) => answer.is_closed(),
+            WaitingCall::ChangeMembers(_, answer) => answer.is_closed(),
+        }
+    }
+
+    fn refuse(self, error: StoreError) {
+        let _caller_left = match self {
+            WaitingCall::Append(_, answer) => answer.send(Err(error)).is_err(),
+            WaitingCall::ChangeMembers(_, answer) => answer.send(Err(error)).is_err(),
+        };
+    }
 }
 
 /// A loaded conversation.
 struct Resident {
     log: ConversationLog,
+    members: OwnedMembers,
     floor: DedupeFloor,
     meter: SpreadMeter,
 }
@@ -114,9 +174,9 @@ impl OwnerPool {
         Arc::new(OwnerPool { parts, state: Mutex::default() })
     }
 
-    /// Queues a message. The order of calls for one conversation is the order of their seqs. The
-    /// receiver gets the outcome when the message is stored; a call whose receiver is dropped
-    /// before its turn is not stored.
+    /// Queues a message of a member. The order of calls for one conversation is the order of their
+    /// seqs. The receiver gets the outcome when the message is stored; a call whose receiver is
+    /// dropped before its turn is not stored.
     ///
     /// # Errors
     ///
@@ -126,8 +186,27 @@ impl OwnerPool {
         self: &Arc<Self>,
         conversation: ConversationId,
         entry: LogEntry,
-    ) -> Result<oneshot::Receiver<Answer>, StoreError> {
+    ) -> Result<oneshot::Receiver<AppendAnswer>, StoreError> {
         let (answer, outcome) = oneshot::channel();
+        self.queue(conversation, WaitingCall::Append(entry, answer))?;
+        Ok(outcome)
+    }
+
+    /// Queues a change of members. The notices of one change are stored together or not at all.
+    ///
+    /// # Errors
+    ///
+    /// Like [`OwnerPool::append`].
+    pub fn change_members(
+        self: &Arc<Self>,
+        plan: MembershipPlan,
+    ) -> Result<oneshot::Receiver<MembersAnswer>, StoreError> {
+        let (answer, outcome) = oneshot::channel();
+        self.queue(plan.conversation(), WaitingCall::ChangeMembers(plan, answer))?;
+        Ok(outcome)
+    }
+
+    fn queue(self: &Arc<Self>, conversation: ConversationId, call: WaitingCall) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         if state.is_closed {
             return Err(StoreError::Closing);
@@ -136,7 +215,7 @@ impl OwnerPool {
         if owned.waiting.len() >= self.parts.settings.queued_calls {
             return Err(StoreError::Overloaded);
         }
-        owned.waiting.push_back(WaitingCall { entry, answer });
+        owned.waiting.push_back(call);
         if !owned.is_running {
             owned.is_running = true;
             let (resident, parked_at) = (owned.parked.take(), owned.parked_at);
@@ -147,12 +226,20 @@ impl OwnerPool {
             while state.tasks.try_join_next().is_some() {}
             state.tasks.spawn(Arc::clone(self).work_off(conversation, resident));
         }
-        Ok(outcome)
+        Ok(())
     }
 
     /// The number of loaded logs that no call uses.
     pub fn parked(&self) -> usize {
         self.state.lock().parked.len()
+    }
+
+    /// Stops at once, as a crash does: calls without an answer may be stored or not.
+    pub fn abort(&self) {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.tasks.abort_all();
+        state.conversations.clear();
     }
 
     /// Stores what was accepted, and refuses new calls.
@@ -185,9 +272,10 @@ impl OwnerPool {
                 }
             }
             if let Some(loaded) = &mut resident
-                && !self.store(conversation, loaded, calls).await
+                && let Err(error) = self.serve(conversation, loaded, calls).await
             {
                 // The log may lack a row that was stored; the next call loads it again.
+                tracing::warn!(%conversation, %error, "a log could not be written; it is loaded again");
                 resident = None;
             }
         }
@@ -204,8 +292,10 @@ impl OwnerPool {
         let state = &mut *state;
         let owned = state.conversations.get_mut(&conversation).expect("its task is running");
         if !owned.waiting.is_empty() {
-            let count = owned.waiting.len().min(MAX_GRANT as usize);
-            return Some(owned.waiting.drain(..count).filter(|call| !call.answer.is_closed()).collect());
+            // Messages up to the next change of members, or that change.
+            let appends = owned.waiting.iter().take(MAX_GRANT as usize).take_while(|call| call.is_append());
+            let count = appends.count().max(1);
+            return Some(owned.waiting.drain(..count).filter(|call| !call.is_abandoned()).collect());
         }
         owned.is_running = false;
         let Some(parked) = resident.take() else {
@@ -225,62 +315,96 @@ impl OwnerPool {
 
     async fn load(&self, conversation: ConversationId) -> Result<Resident, StoreError> {
         let OwnerParts { rows, clock, random, fingerprint_key, settings, .. } = &self.parts;
-        let log = ConversationLog::load(LogParts {
+        let mut log = ConversationLog::load(LogParts {
             rows: Arc::clone(rows),
             conversation,
             incarnation: Incarnation::draw(&**random),
             fingerprint_key: fingerprint_key.clone(),
             clock: Arc::clone(clock),
-            planted: None,
+            planted: self.parts.planted,
         })
         .await?;
+        let members = OwnedMembers::load(MemberRows::new(Arc::clone(rows), conversation), &mut log).await?;
         let meter = SpreadMeter::new(settings.writes_per_partition, log.head(), Instant::now());
-        Ok(Resident { log, floor: DedupeFloor::new(settings.dedupe_window), meter })
+        Ok(Resident { log, members, floor: DedupeFloor::new(settings.dedupe_window), meter })
     }
 
-    /// Stores the messages of these calls. Returns whether the log may be used again.
-    async fn store(
+    /// Serves the calls of one turn: messages, or one change of members. After an error, calls
+    /// without an answer have an unknown outcome.
+    async fn serve(
         &self,
         conversation: ConversationId,
         resident: &mut Resident,
         calls: Vec<WaitingCall>,
-    ) -> bool {
-        let (entries, answers): (Vec<_>, Vec<_>) =
-            calls.into_iter().map(|call| (call.entry, Some(call.answer))).unzip();
-        let mut answers = answers;
-        let listener = &self.parts.listener;
-        let stored = resident
-            .log
-            .append_all(&entries, &mut |index, appended| {
-                if !appended.duplicate {
-                    listener.stored(conversation, &appended);
+    ) -> Result<(), StoreError> {
+        let (mut entries, mut answers) = (Vec::new(), Vec::new());
+        for call in calls {
+            match call {
+                WaitingCall::Append(entry, answer) => {
+                    entries.push(entry);
+                    answers.push(Some(answer));
                 }
-                if let Some(answer) = answers[index].take() {
-                    let _caller_left = answer.send(Ok(appended));
+                WaitingCall::ChangeMembers(plan, answer) => {
+                    let outcome = change_members(resident, &plan).await;
+                    let failed = outcome.as_ref().err().filter(|error| !is_refusal(error)).cloned();
+                    let _caller_left = answer.send(outcome);
+                    failed.map_or(Ok(()), Err)?;
                 }
-            })
-            .await;
-        match stored {
-            Ok(()) => {
-                if let Err(error) = self.maintain(resident).await {
-                    tracing::warn!(%conversation, %error, "the index of a log was not written");
-                    return false;
-                }
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%conversation, %error, "a log could not be written; it is loaded again");
-                for answer in answers.into_iter().flatten() {
-                    let _caller_left = answer.send(Err(error.clone()));
-                }
-                false
             }
         }
+        if let Err(error) = self.store(conversation, resident, &entries, &mut answers).await {
+            for answer in answers.into_iter().flatten() {
+                let _caller_left = answer.send(Err(error.clone()));
+            }
+            return Err(error);
+        }
+        self.maintain(resident).await
+    }
+
+    async fn store(
+        &self,
+        conversation: ConversationId,
+        resident: &mut Resident,
+        entries: &[LogEntry],
+        answers: &mut [Option<oneshot::Sender<AppendAnswer>>],
+    ) -> Result<(), StoreError> {
+        let Resident { log, members, .. } = resident;
+        let mut waiting: Vec<usize> = (0..entries.len()).collect();
+        while !waiting.is_empty() {
+            // Rights are decided as of the head, directly above which the messages are stored.
+            if !log.has(PlantedBug::KeepsRights) {
+                members.follow(log).await?;
+            }
+            let is_stranger = |index: &usize| !members.members().contains(&entries[*index].sender);
+            if waiting.iter().any(is_stranger) && !log.has(PlantedBug::RefusesOnLoadedState) {
+                // A refusal stores no row that fences it, so loaded state must be confirmed (R5).
+                log.confirm().await?;
+                members.follow(log).await?;
+            }
+            waiting.retain(|index| {
+                let is_member = members.members().contains(&entries[*index].sender);
+                if !is_member && let Some(answer) = answers[*index].take() {
+                    let _caller_left = answer.send(Err(Refusal::NotAMember.into()));
+                }
+                is_member
+            });
+            waiting = log
+                .append_round(entries, waiting, &mut |index, appended| {
+                    if !appended.duplicate {
+                        self.parts.listener.stored(conversation, &appended);
+                    }
+                    if let Some(answer) = answers[index].take() {
+                        let _caller_left = answer.send(Ok(appended));
+                    }
+                })
+                .await?;
+        }
+        Ok(())
     }
 
     /// Writes what follows from the stored rows and is not needed for their safety.
     async fn maintain(&self, resident: &mut Resident) -> Result<(), StoreError> {
-        let Resident { log, floor, meter } = resident;
+        let Resident { log, floor, meter, .. } = resident;
         let settings = &self.parts.settings;
         let now = Instant::now();
         log.index_ids().await?;
@@ -295,8 +419,26 @@ impl OwnerPool {
     }
 }
 
-fn refuse(calls: Vec<WaitingCall>, error: &StoreError) {
-    for call in calls {
-        let _caller_left = call.answer.send(Err(error.clone()));
+/// Decides and stores a change of members. Decides again when another writer was first.
+async fn change_members(resident: &mut Resident, plan: &MembershipPlan) -> MembersAnswer {
+    let Resident { log, members, .. } = resident;
+    // Loaded state is a hint (R5): the members may have changed elsewhere.
+    log.confirm().await?;
+    loop {
+        members.follow(log).await?;
+        let Some(change) = plan.decide(members.members())? else { break };
+        if log.append_membership(&change).await?.is_some() {
+            members.follow(log).await?;
+            break;
+        }
     }
+    Ok((Arc::clone(members.members()), log.head()))
+}
+
+fn is_refusal(error: &StoreError) -> bool {
+    matches!(error, StoreError::Refused(_))
+}
+
+fn refuse(calls: Vec<WaitingCall>, error: &StoreError) {
+    calls.into_iter().for_each(|call| call.refuse(error.clone()));
 }

@@ -135,7 +135,7 @@ impl Random for Chance {
     }
 }
 
-fn conversation() -> ConversationId {
+pub fn conversation() -> ConversationId {
     ConversationId::group([7; 15])
 }
 
@@ -466,7 +466,7 @@ async fn audit(cluster: &Cluster, outcome: &mut Outcome) -> Result<(), StoreErro
     Ok(())
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub fn runtime() -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true).build().expect("a runtime without I/O")
 }

@@ -3,12 +3,14 @@
 //! old maps. Each planted bug must be found.
 
 mod cluster;
+mod members;
 mod tables;
 
 use std::time::Instant;
 
 use bluetick_store_cloud::log::PlantedBug;
 use cluster::{Deviation, Outcome, run, run_reload};
+use members::run_members;
 
 /// The number of seeds that the correct protocol must survive.
 const SEEDS: u64 = 600;
@@ -68,6 +70,19 @@ fn reload_with_the_same_incarnation_is_found() {
     is_found(Deviation::SameIncarnation, run_reload);
 }
 
+#[test]
+fn members_write_and_others_do_not_at_any_node() {
+    let (first, count) = (number("BLUETICK_SEED", 1), number("BLUETICK_MODEL_SEEDS", SEEDS));
+    let mut compared = 0;
+    for seed in first..first + count {
+        let outcome = run_members(seed, Deviation::None);
+        assert_eq!(outcome.violation, None, "seed {seed}");
+        compared += outcome.acknowledged;
+    }
+    println!("{count} seeds: {compared} messages");
+    assert!(compared >= 10 * count, "only {compared} messages");
+}
+
 fn is_found(deviation: Deviation, run: fn(u64, Deviation) -> Outcome) {
     let first = number("BLUETICK_SEED", 1);
     let found = (first..first + PLANT_SEEDS).find_map(|seed| Some((seed, run(seed, deviation).violation?)));
@@ -76,17 +91,26 @@ fn is_found(deviation: Deviation, run: fn(u64, Deviation) -> Outcome) {
 }
 
 macro_rules! planted_bugs {
-    ($($name:ident: $deviation:expr;)*) => {
+    ($run:expr, $($name:ident: $deviation:expr;)*) => {
         $(
             #[test]
             fn $name() {
-                is_found($deviation, run);
+                is_found($deviation, $run);
             }
         )*
     };
 }
 
 planted_bugs! {
+    run_members,
+    owner_that_keeps_rights_is_found: Deviation::Writer(PlantedBug::KeepsRights);
+    owner_that_refuses_on_loaded_state_is_found: Deviation::Writer(PlantedBug::RefusesOnLoadedState);
+    owner_that_appends_before_applying_is_found: Deviation::Writer(PlantedBug::AppendsBeforeApplying);
+    owner_that_voids_notices_is_found: Deviation::Writer(PlantedBug::VoidsNotices);
+}
+
+planted_bugs! {
+    run,
     writer_that_skips_voids_is_found: Deviation::Writer(PlantedBug::SkipsVoids);
     writer_in_a_foreign_block_is_found: Deviation::Writer(PlantedBug::WritesInForeignBlock);
     writer_that_changes_the_seq_after_a_timeout_is_found: Deviation::Writer(PlantedBug::NewSeqAfterTimeout);
