@@ -8,7 +8,9 @@ use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::audit::{Act, AuditEntry, Outcome, Trail, Who};
-use bluetick_server::{ArchiveSchedule, ChatServer, Hub, Metrics, ServerParts, ServerStartError};
+use bluetick_server::{
+    ArchiveSchedule, ChatServer, Hub, Metrics, ServerParts, ServerStartError, raise_file_limit,
+};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -28,7 +30,10 @@ pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
     let loaded = Loaded::load(&Inputs::of_this_process(arguments.flags()))?;
     let settings = &loaded.settings;
     logging::start(&settings.log)?;
-    for advice in settings.advice() {
+    if let Err(error) = raise_file_limit() {
+        tracing::warn!(%error, "the soft limit on open files cannot be raised");
+    }
+    for advice in settings.advice().chain(preflight::file_limit(settings)) {
         tracing::warn!(advice, "settings need attention");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
