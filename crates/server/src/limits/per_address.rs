@@ -24,7 +24,7 @@ const MAX_ADDRESSES: usize = 1 << 19;
 /// clients behind one address are refused when they reconnect after a restart.
 const BURST_SECONDS: u32 = 4;
 /// Header in which proxies list the client address and the proxies before them. If a trusted proxy
-/// does not set it, the client address is unknown.
+/// does not set it, the proxy counts as the client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The limit state of all addresses, with the configured rates.
@@ -131,13 +131,11 @@ impl AddressLimits {
         if !self.is_trusted(peer) {
             return Ok(None);
         }
-        self.caller(peer, headers).map(|address| self.admit_one(address)).transpose()
+        self.forwarded_client(headers).map(|address| self.admit_one(address)).transpose()
     }
 
-    /// Charges one log-in or sign-up attempt, successful or not. Attempts without a known address
-    /// are not limited.
-    pub fn login(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
-        let Some(address) = caller else { return Ok(()) };
+    /// Charges one log-in or sign-up attempt, successful or not.
+    pub fn login(&self, address: IpAddr) -> Result<(), Problem> {
         let state = self.of(address);
         state.logins.take(self.logins, self.clock.now()).map_err(|wait| {
             self.report(address, &state, "limits.logins_per_address_per_minute");
@@ -149,10 +147,7 @@ impl AddressLimits {
     /// of wrong keys, the keys of an address are compared one at a time, with a pause before each.
     /// A caller that disconnects during its pause gets no result. The right key is not counted, and
     /// it succeeds after its pause.
-    pub async fn check_admin_key(&self, caller: Option<IpAddr>, is_right: impl Fn() -> bool) -> KeyCheck {
-        let Some(address) = caller else {
-            return if is_right() { KeyCheck::Right } else { KeyCheck::Wrong };
-        };
+    pub async fn check_admin_key(&self, address: IpAddr, is_right: impl Fn() -> bool) -> KeyCheck {
         let state = self.of(address);
         if state.wrong_keys.has_token(self.wrong_keys, self.clock.now()) {
             if is_right() {
@@ -174,13 +169,17 @@ impl AddressLimits {
         }
     }
 
-    /// Returns the client address of a request. Behind a trusted proxy, this is the last address in
-    /// `X-Forwarded-For` that is not itself a trusted proxy. A client can forge every entry before
-    /// it. Returns `None` if the header names only trusted proxies or nothing usable.
-    pub fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
-        if !self.is_trusted(peer) {
-            return Some(peer);
-        }
+    /// Returns the address whose limits apply to a request: the peer, or the client that a trusted
+    /// proxy names. A proxy that names no client counts as the client.
+    pub fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let forwarded = if self.is_trusted(peer) { self.forwarded_client(headers) } else { None };
+        forwarded.unwrap_or(peer)
+    }
+
+    /// Returns the client that a trusted proxy names: the last address in `X-Forwarded-For` that is
+    /// not itself a trusted proxy. A client can forge every entry before it. Returns `None` if the
+    /// header names only trusted proxies or nothing usable.
+    fn forwarded_client(&self, headers: &HeaderMap) -> Option<IpAddr> {
         // Parse bytes, not text: a client could otherwise send invalid UTF-8 and make the whole
         // line unreadable, including the entry that the proxy appended.
         let lines = headers.get_all(FORWARDED_FOR).into_iter().map(HeaderValue::as_bytes);
