@@ -119,7 +119,7 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ),
     (
         "limits.wrong_admin_keys_per_address_per_minute",
-        "Wrong admin keys from one address per minute. Above it, the server compares keys one at a time, each after 250 ms, and answers 429 to wrong ones. The right key still works.",
+        "Wrong admin keys from one address per minute. Above it, the server compares keys one at a time, each after 250 ms. It answers 429 to wrong ones, and to those that arrive while 8 wait. The right key still works.",
     ),
     (
         "limits.conversations_per_user_per_day",

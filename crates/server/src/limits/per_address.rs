@@ -49,22 +49,44 @@ struct AddressState {
     /// Held by the request whose admin key is compared next, after the address has exceeded its
     /// limit of wrong keys.
     key_check_lock: tokio::sync::Mutex<()>,
+    /// Number of requests that hold `key_check_lock` or wait for it.
+    key_checks: AtomicUsize,
     /// The server has already logged that this address exceeds a limit.
     reported: AtomicBool,
 }
 
 /// Pause before each admin key of an address above its limit of wrong keys. It bounds guessing to
-/// four keys a second. With a longer pause, guesses from the operator's own address could delay the
-/// right key for minutes: up to `limits.connections_per_address` requests wait before it.
+/// four keys a second. With a longer pause, the right key from such an address waits longer.
 const KEY_PAUSE: Duration = Duration::from_millis(250);
+/// Maximum number of requests of one address that wait for the comparison of their admin key. The
+/// server refuses further ones at once. Guesses from the operator's own address delay the right key
+/// by at most this number of pauses.
+const MAX_WAITING_KEYS: usize = 8;
 
 /// The result of comparing an admin key.
 #[derive(Debug, PartialEq)]
 pub(crate) enum KeyCheck {
     Right,
     Wrong,
-    /// The key is wrong, and its address is above the limit of wrong keys.
+    /// The address is above the limit of wrong keys, and the key is wrong or was not compared.
     TooMany(Problem),
+}
+
+/// A permit to wait for the comparison of an admin key. Dropping it releases the permit.
+struct KeyCheckPermit<'a>(&'a AddressState);
+
+impl<'a> KeyCheckPermit<'a> {
+    /// Returns `None` if `MAX_WAITING_KEYS` requests of the address wait.
+    fn take(state: &'a AddressState) -> Option<KeyCheckPermit<'a>> {
+        let permit = KeyCheckPermit(state);
+        (state.key_checks.fetch_add(1, Ordering::Relaxed) < MAX_WAITING_KEYS).then_some(permit)
+    }
+}
+
+impl Drop for KeyCheckPermit<'_> {
+    fn drop(&mut self) {
+        self.0.key_checks.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A connection permit of an address. Dropping it releases the permit.
@@ -144,9 +166,9 @@ impl AddressLimits {
     }
 
     /// Compares an admin key by calling `is_right`, and counts it if it is wrong. Above the limit
-    /// of wrong keys, the keys of an address are compared one at a time, with a pause before each.
-    /// A caller that disconnects during its pause gets no result. The right key is not counted, and
-    /// it succeeds after its pause.
+    /// of wrong keys, the keys of an address are compared one at a time, with a pause before each,
+    /// and at most `MAX_WAITING_KEYS` wait. A caller that disconnects during its pause gets no
+    /// result. The right key is not counted, and it succeeds after its pause.
     pub async fn check_admin_key(&self, address: IpAddr, is_right: impl Fn() -> bool) -> KeyCheck {
         let state = self.of(address);
         if state.wrong_keys.has_token(self.wrong_keys, self.clock.now()) {
@@ -158,6 +180,10 @@ impl AddressLimits {
             }
         }
         self.report(address, &state, "limits.wrong_admin_keys_per_address_per_minute");
+        let Some(_permit) = KeyCheckPermit::take(&state) else {
+            let longest_wait = KEY_PAUSE * MAX_WAITING_KEYS as u32;
+            return KeyCheck::TooMany(Problem::too_many_wrong_keys(longest_wait));
+        };
         let _one_at_a_time = state.key_check_lock.lock().await;
         tokio::time::sleep(KEY_PAUSE).await;
         if is_right() {

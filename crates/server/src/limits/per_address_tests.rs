@@ -97,9 +97,33 @@ async fn admin_keys_above_limit_are_compared_one_at_a_time_after_a_pause() {
         assert!(timeout(KEY_PAUSE / 2, guess()).await.is_err());
     }
     assert_eq!(compared.get(), 0);
-    let guesses = futures_util::future::join_all((0..40).map(|_| guess()));
-    assert!(timeout(KEY_PAUSE * 10 + KEY_PAUSE / 2, guesses).await.is_err());
-    assert_eq!(compared.get(), 10);
+    let guesses = futures_util::future::join_all((0..MAX_WAITING_KEYS).map(|_| guess()));
+    assert!(timeout(KEY_PAUSE * 5 + KEY_PAUSE / 2, guesses).await.is_err());
+    assert_eq!(compared.get(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn right_admin_key_waits_for_a_bounded_number_of_wrong_ones_of_its_address() {
+    let (addresses, _clock) = addresses(|limits| limits.wrong_admin_keys_per_address_per_minute = 1);
+    let caller = ip("192.0.2.1");
+    assert_eq!(addresses.check_admin_key(caller, || false).await, KeyCheck::Wrong);
+    let refused = Cell::new(0);
+    let guess = async || {
+        if let KeyCheck::TooMany(problem) = addresses.check_admin_key(caller, || false).await
+            && problem.retry_after == Some(KEY_PAUSE * MAX_WAITING_KEYS as u32)
+        {
+            refused.set(refused.get() + 1);
+        }
+    };
+    let guesses = futures_util::future::join_all((0..2_000).map(|_| guess()));
+    tokio::pin!(guesses);
+    assert!(timeout(KEY_PAUSE / 2, &mut guesses).await.is_err());
+    assert_eq!(refused.get(), 2_000 - MAX_WAITING_KEYS);
+    assert!(timeout(KEY_PAUSE, &mut guesses).await.is_err());
+    let bound = KEY_PAUSE * (MAX_WAITING_KEYS as u32 + 1);
+    let right = timeout(bound, addresses.check_admin_key(caller, || true));
+    let (right, _) = tokio::join!(right, guesses);
+    assert_eq!(right, Ok(KeyCheck::Right));
 }
 
 #[test]
