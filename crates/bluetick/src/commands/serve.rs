@@ -51,22 +51,18 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let mut reload = ReloadSignal::listen(settings.server.tls.is_on())?;
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
-    let opened = tokio::task::block_in_place(|| {
-        OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current())
-    });
-    // Report all mistakes at once, instead of one per start.
-    let rest = tokio::task::block_in_place(|| preflight::besides_store(settings));
-    let store = match (opened, Failure::all(rest.mistakes)) {
-        (Ok(store), None) => store,
-        (Ok(store), Some(mistakes)) => {
-            store.store().close().await;
-            return Err(mistakes);
+    let store = tokio::task::block_in_place(|| {
+        // Opening the store creates the data directory, so look for other mistakes first, such as a
+        // port in use. Report all mistakes at once, instead of one per start.
+        let found = preflight::besides_store(settings).mistakes;
+        if found.is_empty() {
+            let store = OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current());
+            return store.map_err(Failure::from);
         }
-        (Err(error), mistakes) => {
-            let mistakes = [Some(Failure::from(error)), mistakes].into_iter().flatten().collect();
-            return Err(Failure::all(mistakes).expect("the store could not be opened"));
-        }
-    };
+        let all = preflight::everything(settings, &|_| false).mistakes;
+        let mistakes = Failure::all(all).or_else(|| Failure::all(found));
+        Err(mistakes.expect("the first check found a mistake"))
+    })?;
     #[cfg(feature = "fleet")]
     if let OpenStore::Cloud(cloud) = &store {
         fleet_keys::share(cloud, &settings.store.data_dir).await?;

@@ -1,9 +1,10 @@
 //! Finds the mistakes that keep a server from starting. The checks leave no file and no directory
 //! behind.
 //!
-//! `bluetick config check` runs every check. `bluetick serve` opens its store itself and runs the
-//! other checks, so that it reports all mistakes at once. Damage inside the data directory does not
-//! belong here: `bluetick check` finds it.
+//! `bluetick config check` runs every check. `bluetick serve` runs the checks besides the store, and
+//! opens the store only if they find nothing. Otherwise it runs every check, so that it reports all
+//! mistakes at once. Damage inside the data directory does not belong here: `bluetick check` finds
+//! it.
 
 #[cfg(feature = "fleet")]
 mod fleet;
