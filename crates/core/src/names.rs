@@ -128,8 +128,8 @@ const SEPARATORS: [char; 5] = ['/', '\\', '%', '?', '#'];
 /// Scripts whose letters look alike. Other scripts may be mixed, as Japanese does.
 const CONFUSABLE_SCRIPTS: [Script; 4] = [Script::Latin, Script::Cyrillic, Script::Greek, Script::Armenian];
 
-/// Returns whether the mark encloses, underlines or strikes out the character before it: the general
-/// category Me, the overlays, and the marks for symbols.
+/// Returns whether the mark encloses, underlines or strikes out the character before it. These are
+/// the general category Me, the overlays, and the marks for symbols.
 fn covers_letters(mark: char) -> bool {
     matches!(mark,
         '\u{331}'..='\u{338}' | '\u{35c}'..='\u{362}' | '\u{488}'..='\u{489}' | '\u{1abe}'
@@ -155,8 +155,8 @@ fn mixes_confusable_scripts(name: &str) -> bool {
 }
 
 /// Checks that a person can read the id and type it, for sign-up. The id is in NFKC form, and every
-/// character is assigned and visible. Its letters do not mix scripts that look alike, no mark covers
-/// a letter, and it has no separators of URLs. The check neither changes nor restricts case.
+/// character is assigned and visible. Its letters do not mix scripts that look alike, and no mark
+/// covers a letter. It has no separators of URLs. The check neither changes nor restricts case.
 pub fn check_new_name(name: &UserId) -> Result<(), InvalidName> {
     let normal: String = name.as_str().nfkc().collect();
     if normal != name.as_str() {

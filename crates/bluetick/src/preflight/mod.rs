@@ -1,7 +1,7 @@
 //! Finds the mistakes that keep a server from starting. The checks leave no file and no directory
 //! behind.
 //!
-//! `bluetick config check` runs every check. `bluetick serve` runs the checks besides the store, and
+//! `bluetick config check` runs every check. `bluetick serve` runs the checks besides the store. It
 //! opens the store only if they find nothing. Otherwise it runs every check, so that it reports all
 //! mistakes at once. Damage inside the data directory does not belong here: `bluetick check` finds
 //! it.

@@ -1,5 +1,5 @@
-//! Shows the effective settings as TOML, each with its source. Secrets, and credentials in URLs, are
-//! masked.
+//! Shows the effective settings as TOML, each with its source. Secrets, and credentials in URLs,
+//! are masked.
 
 use std::fmt::Write;
 

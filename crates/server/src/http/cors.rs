@@ -19,8 +19,8 @@ const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("retry-after");
 /// Time in seconds for which a browser caches a preflight response. A longer time delays a change
 /// of the allowed origins.
 const MAX_AGE_SECONDS: HeaderValue = HeaderValue::from_static("600");
-/// The error message for a page of another origin. Without the name of the setting, operators do not
-/// find the cause.
+/// The error message for a page of another origin. Without the name of the setting, operators do
+/// not find the cause.
 const FOREIGN_PAGE: &str = "web pages of this origin may not call the API; see server.allowed_origins";
 
 /// The origin of the request, if it is one of `allowed`.
@@ -34,8 +34,8 @@ fn is_allowed(origin: &str, allowed: &[String]) -> bool {
     allowed.iter().any(|allowed| allowed.trim_end_matches('/').eq_ignore_ascii_case(origin))
 }
 
-/// Returns whether the request comes from a page of this server or of an origin in `allowed`, or from
-/// no page. Browsers send the origin of the page; other clients send none and
+/// Returns whether the request comes from a page of this server, from a page of an origin in
+/// `allowed`, or from no page. Browsers send the origin of the page; other clients send none and
 /// have no cookies that a page could abuse. With TLS, the server's own pages are `https` only: an
 /// attacker on the network could have written an `http` page.
 pub(crate) fn is_own_or_allowed(headers: &HeaderMap, allowed: &[String], tls: bool) -> bool {

@@ -249,8 +249,8 @@ impl Spares {
     }
 
     /// Deletes scheduled files and keeps `KEEP_READY` spares ready, until [`Spares::close`]. Runs
-    /// on its own thread. Logs the begin and the end of a series of failures only: while the disk is
-    /// full, every send of a client causes an attempt.
+    /// on its own thread. Logs only the begin and the end of a series of failures, because a full
+    /// disk makes several attempts a second fail.
     pub fn provision(&self) {
         let mut failed_attempts = 0_u64;
         let mut state = self.state();
@@ -350,7 +350,7 @@ mod tests {
         fn exit(&self, _: &Id) {}
     }
 
-    /// Waits until the provisioner is idle and the condition holds. Returns whether it does in time.
+    /// Waits until the provisioner is idle and the condition holds. Returns false after a timeout.
     fn reached(spares: &Spares, condition: impl Fn(&SparesState) -> bool) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
