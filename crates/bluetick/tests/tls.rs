@@ -357,7 +357,12 @@ async fn expired_certificate_is_served_with_a_warning_in_log_and_config_check() 
     let world = World::start(&[("BLUETICK_SERVER__TLS__RELOAD_SECONDS", "0")]).await;
     let shell = &world.shell;
     assert!(!world.launcher.log().contains("clients refuse it"), "{}", world.launcher.log());
-    shell.file("bluetick.toml", "[server.tls]\ncertificate_file = \"shown.pem\"\nkey_file = \"shown.key\"\n");
+    // The default number of connections causes a warning under a low limit on open files.
+    shell.file(
+        "bluetick.toml",
+        "[limits]\nconnections = 10\n\
+         [server.tls]\ncertificate_file = \"shown.pem\"\nkey_file = \"shown.key\"\n",
+    );
     let check = || shell.run(&["config", "check", "--data-dir", "other", "--listen", "127.0.0.1:0"]);
     assert_eq!(check().stderr, "");
     for (year, complaint) in [("20", "has expired"), ("48", "is not valid yet")] {

@@ -1,12 +1,15 @@
 //! Section `[store.dynamodb]`: the engine, the table names and the timeouts.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::redis::masked;
+
 /// Section `[store.dynamodb]`. Credentials are not settings. They come from the standard AWS chain:
 /// the environment, a profile, a web identity, or the role of the container or the machine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DynamoSettings {
     /// The URL of a compatible engine instead of Amazon's. `http://` disables TLS.
@@ -21,6 +24,20 @@ pub struct DynamoSettings {
     pub attempt_timeout_ms: u64,
     /// The maximum number of concurrent requests. Others wait within their deadline.
     pub requests_at_once: usize,
+}
+
+/// Written by hand, so that no password in the endpoint reaches a log.
+impl fmt::Debug for DynamoSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DynamoSettings")
+            .field("endpoint", &self.endpoint.as_deref().map(masked))
+            .field("region", &self.region)
+            .field("table_prefix", &self.table_prefix)
+            .field("deadline_ms", &self.deadline_ms)
+            .field("attempt_timeout_ms", &self.attempt_timeout_ms)
+            .field("requests_at_once", &self.requests_at_once)
+            .finish()
+    }
 }
 
 impl Default for DynamoSettings {

@@ -84,11 +84,13 @@ impl fmt::Debug for RedisSettings {
     }
 }
 
-/// Returns the URL with a mask instead of the credentials.
+/// Returns the URL with a mask instead of the credentials, which a URL without a scheme may also
+/// have.
 pub fn masked(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{MASK}@{host}"),
-        _ => url.to_owned(),
+        (None, Some((_, host))) => format!("{MASK}@{host}"),
+        (_, None) => url.to_owned(),
     }
 }
 

@@ -73,7 +73,7 @@ mod ws;
 pub use archiver::{ArchiveSchedule, Hours, InvalidHours, NoArchive};
 pub use delivery::Hub;
 pub use http::openapi_document;
-pub use limits::{InvalidNetwork, Network};
+pub use limits::{InvalidNetwork, Network, file_limit_and_connections, raise_file_limit};
 pub use listener::{TlsError, tls_advice};
 pub use metrics::Metrics;
 pub use server::{ChatServer, ServerParts, ServerStartError};

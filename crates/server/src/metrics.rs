@@ -90,6 +90,9 @@ impl KeyFailure {
     }
 }
 
+/// The label of a connection that was refused because of the limit on open files.
+const OPEN_FILES: &str = "open_files";
+
 /// Returns the label of a refused connection.
 const fn name_of(reason: ConnectionRefusal) -> &'static str {
     match reason {
@@ -163,11 +166,12 @@ impl Metrics {
         }
 
         let connection_refused = Labelled::default();
-        let help = "Connections refused by the listener, by the address limit that was exceeded";
+        let help = "Connections refused by the listener, by the limit that was exceeded";
         registry.register("turned_away", help, connection_refused.clone());
         for reason in [ConnectionRefusal::TooManyOpen, ConnectionRefusal::TooFast(Duration::ZERO)] {
             let _ = connection_refused.get_or_create(&[("reason", name_of(reason))]);
         }
+        let _ = connection_refused.get_or_create(&[("reason", OPEN_FILES)]);
 
         let admin_key_failures = Labelled::default();
         let help =
@@ -239,6 +243,10 @@ impl Metrics {
 
     pub(crate) fn connection_refused(&self, reason: ConnectionRefusal) {
         self.connection_refused.get_or_create(&[("reason", name_of(reason))]).inc();
+    }
+
+    pub(crate) fn connection_above_file_limit(&self) {
+        self.connection_refused.get_or_create(&[("reason", OPEN_FILES)]).inc();
     }
 
     pub(crate) fn admin_key_failed(&self, failure: KeyFailure) {

@@ -166,8 +166,8 @@ pub struct LimitSettings {
     /// burst is a third of it.
     pub logins_per_address_per_minute: u32,
     /// Average number of wrong admin keys per address and minute. Above it, the server compares the
-    /// keys of that address one at a time, after 250 ms each, and answers wrong keys with 429. The
-    /// right key succeeds after its pause.
+    /// keys of that address one at a time, after 250 ms each, and answers wrong keys with 429. At
+    /// most 8 keys wait, and further ones get 429 too. The right key succeeds after its pause.
     pub wrong_admin_keys_per_address_per_minute: u32,
     /// Number of conversations that a user may create per day, direct and group together.
     pub conversations_per_user_per_day: u32,

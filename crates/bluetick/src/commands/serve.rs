@@ -8,7 +8,9 @@ use bluetick_auth::{AdminKey, Passwords, Tokens};
 use bluetick_core::ports::SystemRandom;
 use bluetick_core::time::{Clock, SystemClock};
 use bluetick_server::audit::{Act, AuditEntry, Outcome, Trail, Who};
-use bluetick_server::{ArchiveSchedule, ChatServer, Hub, Metrics, ServerParts, ServerStartError};
+use bluetick_server::{
+    ArchiveSchedule, ChatServer, Hub, Metrics, ServerParts, ServerStartError, raise_file_limit,
+};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -28,7 +30,10 @@ pub fn run(arguments: &ServeArgs) -> Result<(), Failure> {
     let loaded = Loaded::load(&Inputs::of_this_process(arguments.flags()))?;
     let settings = &loaded.settings;
     logging::start(&settings.log)?;
-    for advice in settings.advice() {
+    if let Err(error) = raise_file_limit() {
+        tracing::warn!(%error, "the soft limit on open files cannot be raised");
+    }
+    for advice in settings.advice().chain(preflight::file_limit(settings)) {
         tracing::warn!(advice, "settings need attention");
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,22 +51,18 @@ async fn serve(loaded: &Loaded) -> Result<(), Failure> {
     let mut reload = ReloadSignal::listen(settings.server.tls.is_on())?;
     let metrics = Metrics::new();
     let hub = Hub::new(Arc::clone(&metrics));
-    let opened = tokio::task::block_in_place(|| {
-        OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current())
-    });
-    // Report all mistakes at once, instead of one per start.
-    let rest = tokio::task::block_in_place(|| preflight::besides_store(settings));
-    let store = match (opened, Failure::all(rest.mistakes)) {
-        (Ok(store), None) => store,
-        (Ok(store), Some(mistakes)) => {
-            store.store().close().await;
-            return Err(mistakes);
+    let store = tokio::task::block_in_place(|| {
+        // Opening the store creates the data directory, so look for other mistakes first, such as a
+        // port in use. Report all mistakes at once, instead of one per start.
+        let found = preflight::besides_store(settings).mistakes;
+        if found.is_empty() {
+            let store = OpenStore::open(settings, Some(hub.clone()), metrics.clone(), &Handle::current());
+            return store.map_err(Failure::from);
         }
-        (Err(error), mistakes) => {
-            let mistakes = [Some(Failure::from(error)), mistakes].into_iter().flatten().collect();
-            return Err(Failure::all(mistakes).expect("the store could not be opened"));
-        }
-    };
+        let all = preflight::everything(settings, &|_| false).mistakes;
+        let mistakes = Failure::all(all).or_else(|| Failure::all(found));
+        Err(mistakes.expect("the first check found a mistake"))
+    })?;
     #[cfg(feature = "fleet")]
     if let OpenStore::Cloud(cloud) = &store {
         fleet_keys::share(cloud, &settings.store.data_dir).await?;

@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use bluetick_core::{Epoch, StoreError};
+use bluetick_fleet_settings::masked;
 use bluetick_store_cloud::raise_epoch;
 use bluetick_store_cloud::rows::RowsError;
 use bluetick_store_cloud::rows::dynamo::tables::{self, Findings};
@@ -79,7 +80,7 @@ async fn check(settings: &DynamoSettings) -> Result<Findings, String> {
 /// Adds the configured endpoint to an error of the tables.
 pub fn with_endpoint(error: &impl Display, settings: &DynamoSettings) -> String {
     match &settings.endpoint {
-        Some(endpoint) => format!("{error} (store.dynamodb.endpoint {endpoint})"),
+        Some(endpoint) => format!("{error} (store.dynamodb.endpoint {})", masked(endpoint)),
         None => error.to_string(),
     }
 }

@@ -1,9 +1,10 @@
 //! Finds the mistakes that keep a server from starting. The checks leave no file and no directory
 //! behind.
 //!
-//! `bluetick config check` runs every check. `bluetick serve` opens its store itself and runs the
-//! other checks, so that it reports all mistakes at once. Damage inside the data directory does not
-//! belong here: `bluetick check` finds it.
+//! `bluetick config check` runs every check. `bluetick serve` runs the checks besides the store. It
+//! opens the store only if they find nothing. Otherwise it runs every check, so that it reports all
+//! mistakes at once. Damage inside the data directory does not belong here: `bluetick check` finds
+//! it.
 
 #[cfg(feature = "fleet")]
 mod fleet;
@@ -16,7 +17,7 @@ use std::path::Path;
 use bluetick_archive::{ArchiveEngine, ObjectArchive};
 use bluetick_auth::{AdminKey, AuthSettings, AuthSetupError, Tokens};
 use bluetick_core::time::{Clock, SystemClock};
-use bluetick_server::tls_advice;
+use bluetick_server::{file_limit_and_connections, tls_advice};
 use bluetick_store_embedded::{StoreSettings, probe};
 
 use crate::failure::Failure;
@@ -59,7 +60,22 @@ pub fn everything(settings: &Settings, is_named: &dyn Fn(&str) -> bool) -> Prefl
         fleet::look(settings, &mut findings);
     }
     rest(settings, is_named, &mut findings);
+    if !is_named("limits.connections") {
+        findings.advice.extend(file_limit(settings));
+    }
     findings
+}
+
+/// Returns a warning if the limit on open files allows fewer connections than `limits.connections`.
+pub fn file_limit(settings: &Settings) -> Option<String> {
+    let wanted = settings.limits.connections;
+    let (files, connections) = file_limit_and_connections()?;
+    (connections < wanted).then(|| {
+        format!(
+            "the limit of {files} open files allows {connections} connections, fewer than \
+             limits.connections ({wanted}); raise it with `ulimit -n`, or LimitNOFILE= in a systemd unit"
+        )
+    })
 }
 
 /// Checks the keys, the audit trail, the certificate and the port. The settings must have no

@@ -1,6 +1,7 @@
 //! The list of all settings: key, type of the value, default, and a description. Keys, types and
 //! defaults come from [`Settings`]; this module holds the descriptions.
 
+use bluetick_fleet_settings::masked;
 use serde_json::Value as Json;
 use toml::Value;
 
@@ -119,7 +120,7 @@ const DESCRIPTIONS: &[(&str, &str)] = &[
     ),
     (
         "limits.wrong_admin_keys_per_address_per_minute",
-        "Wrong admin keys from one address per minute. Above it, the server compares keys one at a time, each after 250 ms, and answers 429 to wrong ones. The right key still works.",
+        "Wrong admin keys from one address per minute. Above it, the server compares keys one at a time, each after 250 ms. It answers 429 to wrong ones, and to those that arrive while 8 wait. The right key still works.",
     ),
     (
         "limits.conversations_per_user_per_day",
@@ -350,6 +351,23 @@ pub const HIDDEN: &str = "its value, which is not shown here";
 pub fn is_secret(key: &str) -> bool {
     let name = split(key).1;
     name == "key" || name.ends_with("secret") || name.ends_with("password")
+}
+
+/// Returns the value with a mask instead of the credentials in each of its URLs.
+pub fn without_credentials(key: &str, value: &Value) -> Value {
+    match value {
+        Value::String(text) => Value::String(without_credentials_in(key, text)),
+        Value::Array(values) => {
+            Value::Array(values.iter().map(|value| without_credentials(key, value)).collect())
+        }
+        other => other.clone(),
+    }
+}
+
+/// Like [`without_credentials`], for the text of one value.
+pub fn without_credentials_in(key: &str, text: &str) -> String {
+    let is_url = ["endpoint", "urls"].contains(&split(key).1) || text.contains("://");
+    if is_url { masked(text) } else { text.to_owned() }
 }
 
 /// All settings in display order: by section, then by the order of the descriptions.

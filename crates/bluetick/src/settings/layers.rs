@@ -169,6 +169,7 @@ pub fn bad_value(
     from: &Source,
     expected: Option<String>,
 ) -> SettingsError {
+    let given = &catalogue::without_credentials(&known.key, given);
     let mut expected = expected.unwrap_or_else(|| known.kind.expected().to_owned());
     let is_secret = catalogue::is_secret(&known.key);
     if !is_secret && let Some(meant) = suggest::value(known.kind, given, &expected) {

@@ -1,8 +1,8 @@
-//! Shows the effective settings as TOML, each with its source. Secrets are masked.
+//! Shows the effective settings as TOML, each with its source. Secrets, and credentials in URLs,
+//! are masked.
 
 use std::fmt::Write;
 
-use bluetick_fleet_settings::masked;
 use toml::Value;
 
 use super::catalogue::{self, SettingInfo};
@@ -28,7 +28,8 @@ impl Loaded {
         text
     }
 
-    /// The settings that are not defaults, by key, for the audit trail. Secrets are masked.
+    /// The settings that are not defaults, by key, for the audit trail. Secrets, and
+    /// credentials in URLs, are masked.
     pub fn set_by_somebody(&self) -> serde_json::Value {
         let mut all = serde_json::Map::new();
         for known in catalogue::all() {
@@ -46,11 +47,7 @@ impl Loaded {
         let value: Option<&Value> = self.given(&known.key).map(|(value, _)| value).or(known.default.as_ref());
         match value {
             Some(_) if catalogue::is_secret(&known.key) => format!("{name} = {MASK}"),
-            Some(Value::Array(urls)) if known.key == "store.redis.urls" => {
-                let urls = urls.iter().filter_map(Value::as_str).map(|url| Value::String(masked(url)));
-                format!("{name} = {}", Value::Array(urls.collect()))
-            }
-            Some(value) => format!("{name} = {value}"),
+            Some(value) => format!("{name} = {}", catalogue::without_credentials(&known.key, value)),
             None => format!("# {name} is not set"),
         }
     }

@@ -299,6 +299,37 @@ fn shown_settings_name_each_source_and_mask_secrets() {
 }
 
 #[test]
+fn credentials_in_urls_are_masked_in_settings_audit_entries_and_errors() {
+    let world = World::new().file(
+        "bluetick.toml",
+        "[store.dynamodb]\nendpoint = \"http://user:sesame@tables.example:8000\"\n\
+         [store.redis]\nurls = [\"rediss://user:sesame@redis.example\", \"unix:///run/redis\"]\n\
+         [archive]\nendpoint = \"user:sesame@s3.example\"\n\
+         [auth]\nissuer = \"https://user:sesame@issuer.example/\"\n",
+    );
+    let loaded = world.load().unwrap();
+    for text in [loaded.show(), loaded.set_by_somebody().to_string(), format!("{loaded:?}")] {
+        assert!(text.contains("***@tables.example:8000"), "{text}");
+    }
+    for text in [loaded.show(), loaded.set_by_somebody().to_string()] {
+        for part in
+            ["rediss://***@redis.example", "unix:///run/redis", "***@s3.example", "***@issuer.example"]
+        {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        assert!(!text.contains("sesame"), "{text}");
+    }
+    for content in [
+        "[store.redis]\nurls = \"redis://user:sesame@redis.example\"\n",
+        "[store.dynamodb]\nendpoint = [\"http://user:sesame@tables.example\"]\n",
+        "[server]\nallowed_origins = [\"https://user:sesame@a.example/\"]\n",
+    ] {
+        let complaint = World::new().file("bluetick.toml", content).complaint();
+        assert!(complaint.contains("***@") && !complaint.contains("sesame"), "{complaint}");
+    }
+}
+
+#[test]
 fn shown_settings_can_be_parsed_again() {
     let world = World::new().variable("BLUETICK_LIMITS__SENDS_PER_SECOND", "7");
     let shown = world.load().unwrap().show();

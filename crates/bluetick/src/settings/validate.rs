@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use bluetick_auth::{AdminKey, AuthSettings, Passwords, Tokens};
 use bluetick_server::Hours;
 
+use super::catalogue;
 use super::error::SettingsError;
 use super::layers::Loaded;
 use super::{LogSettings, Settings, StoreEngine};
@@ -64,6 +65,7 @@ fn listen(loaded: &Loaded) -> Result<(), SettingsError> {
 fn origins(loaded: &Loaded) -> Result<(), SettingsError> {
     let mut origins = loaded.settings.server.allowed_origins.iter();
     let Some(origin) = origins.find(|origin| !is_origin(origin)) else { return Ok(()) };
+    let origin = &catalogue::without_credentials_in("server.allowed_origins", origin);
     let shorter = origin.trim_end_matches('/');
     let meant = if is_origin(shorter) { format!("; did you mean {shorter:?}?") } else { String::new() };
     let reason =

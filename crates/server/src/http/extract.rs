@@ -41,8 +41,8 @@ impl FromRequestParts<Arc<App>> for Caller {
     }
 }
 
-/// The client address of a request; `None` if a trusted proxy does not name one.
-pub(crate) struct CallerAddress(pub Option<IpAddr>);
+/// The address whose limits apply to a request: the client, or a trusted proxy that names none.
+pub(crate) struct CallerAddress(pub IpAddr);
 
 impl FromRequestParts<Arc<App>> for CallerAddress {
     type Rejection = Infallible;

@@ -39,13 +39,12 @@ impl FromRequestParts<Arc<App>> for Operator {
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Operator, Problem> {
         let key = bearer(&parts.headers)?;
         let request_id = request_id(&parts.headers).unwrap_or_else(|| app.next_request_id());
-        let peer = parts.extensions.get::<Peer>().map(|Peer(address)| *address);
+        let Peer(peer) =
+            parts.extensions.get().copied().expect("the listener adds the peer address to every request");
         let forwarded_for =
             text(&parts.headers, FORWARDED_FOR).map(|text| sanitize(text, FORWARDED_FOR_BYTES));
-        let address = peer.map(|peer| {
-            // A trusted proxy that does not name its client counts as the client.
-            app.address_limits.caller(peer.ip(), &parts.headers).unwrap_or(peer.ip())
-        });
+        let address = app.address_limits.caller(peer.ip(), &parts.headers);
+        let peer = Some(peer);
         match app.address_limits.check_admin_key(address, || app.admin_key.matches(key)).await {
             KeyCheck::Right => {
                 let key = app.admin_key.fingerprint().to_owned();

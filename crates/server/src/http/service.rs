@@ -62,7 +62,9 @@ impl hyper::service::Service<Request<Incoming>> for HttpService {
                 return Ok(refused.into_response());
             }
             let origin = cors::allowed_origin(request.headers(), &app.settings.allowed_origins);
-            let preflight = cors::preflight(&request, origin.as_ref());
+            let (allowed, tls) = (&app.settings.allowed_origins, app.settings.tls.is_on());
+            let preflight = cors::preflight(&request, origin.as_ref())
+                .or_else(|| cors::refuse_foreign_page(&request, allowed, tls));
             let mut response = match preflight {
                 Some(answer) => answer,
                 None if request.method().is_safe() => answer(router, request).await,

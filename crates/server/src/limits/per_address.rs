@@ -24,7 +24,7 @@ const MAX_ADDRESSES: usize = 1 << 19;
 /// clients behind one address are refused when they reconnect after a restart.
 const BURST_SECONDS: u32 = 4;
 /// Header in which proxies list the client address and the proxies before them. If a trusted proxy
-/// does not set it, the client address is unknown.
+/// does not set it, the proxy counts as the client.
 const FORWARDED_FOR: &str = "x-forwarded-for";
 
 /// The limit state of all addresses, with the configured rates.
@@ -49,22 +49,44 @@ struct AddressState {
     /// Held by the request whose admin key is compared next, after the address has exceeded its
     /// limit of wrong keys.
     key_check_lock: tokio::sync::Mutex<()>,
+    /// Number of requests that hold `key_check_lock` or wait for it.
+    key_checks: AtomicUsize,
     /// The server has already logged that this address exceeds a limit.
     reported: AtomicBool,
 }
 
 /// Pause before each admin key of an address above its limit of wrong keys. It bounds guessing to
-/// four keys a second. With a longer pause, guesses from the operator's own address could delay the
-/// right key for minutes: up to `limits.connections_per_address` requests wait before it.
+/// four keys a second. With a longer pause, the right key from such an address waits longer.
 const KEY_PAUSE: Duration = Duration::from_millis(250);
+/// Maximum number of requests of one address that wait for the comparison of their admin key. The
+/// server refuses further ones at once. Guesses from the operator's own address delay the right key
+/// by at most this number of pauses.
+const MAX_WAITING_KEYS: usize = 8;
 
 /// The result of comparing an admin key.
 #[derive(Debug, PartialEq)]
 pub(crate) enum KeyCheck {
     Right,
     Wrong,
-    /// The key is wrong, and its address is above the limit of wrong keys.
+    /// The address is above the limit of wrong keys, and the key is wrong or was not compared.
     TooMany(Problem),
+}
+
+/// A permit to wait for the comparison of an admin key. Dropping it releases the permit.
+struct KeyCheckPermit<'a>(&'a AddressState);
+
+impl<'a> KeyCheckPermit<'a> {
+    /// Returns `None` if `MAX_WAITING_KEYS` requests of the address wait.
+    fn take(state: &'a AddressState) -> Option<KeyCheckPermit<'a>> {
+        let permit = KeyCheckPermit(state);
+        (state.key_checks.fetch_add(1, Ordering::Relaxed) < MAX_WAITING_KEYS).then_some(permit)
+    }
+}
+
+impl Drop for KeyCheckPermit<'_> {
+    fn drop(&mut self) {
+        self.0.key_checks.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// A connection permit of an address. Dropping it releases the permit.
@@ -131,13 +153,11 @@ impl AddressLimits {
         if !self.is_trusted(peer) {
             return Ok(None);
         }
-        self.caller(peer, headers).map(|address| self.admit_one(address)).transpose()
+        self.forwarded_client(headers).map(|address| self.admit_one(address)).transpose()
     }
 
-    /// Charges one log-in or sign-up attempt, successful or not. Attempts without a known address
-    /// are not limited.
-    pub fn login(&self, caller: Option<IpAddr>) -> Result<(), Problem> {
-        let Some(address) = caller else { return Ok(()) };
+    /// Charges one log-in or sign-up attempt, successful or not.
+    pub fn login(&self, address: IpAddr) -> Result<(), Problem> {
         let state = self.of(address);
         state.logins.take(self.logins, self.clock.now()).map_err(|wait| {
             self.report(address, &state, "limits.logins_per_address_per_minute");
@@ -146,13 +166,10 @@ impl AddressLimits {
     }
 
     /// Compares an admin key by calling `is_right`, and counts it if it is wrong. Above the limit
-    /// of wrong keys, the keys of an address are compared one at a time, with a pause before each.
-    /// A caller that disconnects during its pause gets no result. The right key is not counted, and
-    /// it succeeds after its pause.
-    pub async fn check_admin_key(&self, caller: Option<IpAddr>, is_right: impl Fn() -> bool) -> KeyCheck {
-        let Some(address) = caller else {
-            return if is_right() { KeyCheck::Right } else { KeyCheck::Wrong };
-        };
+    /// of wrong keys, the keys of an address are compared one at a time, with a pause before each,
+    /// and at most `MAX_WAITING_KEYS` wait. A caller that disconnects during its pause gets no
+    /// result. The right key is not counted, and it succeeds after its pause.
+    pub async fn check_admin_key(&self, address: IpAddr, is_right: impl Fn() -> bool) -> KeyCheck {
         let state = self.of(address);
         if state.wrong_keys.has_token(self.wrong_keys, self.clock.now()) {
             if is_right() {
@@ -163,6 +180,10 @@ impl AddressLimits {
             }
         }
         self.report(address, &state, "limits.wrong_admin_keys_per_address_per_minute");
+        let Some(_permit) = KeyCheckPermit::take(&state) else {
+            let longest_wait = KEY_PAUSE * MAX_WAITING_KEYS as u32;
+            return KeyCheck::TooMany(Problem::too_many_wrong_keys(longest_wait));
+        };
         let _one_at_a_time = state.key_check_lock.lock().await;
         tokio::time::sleep(KEY_PAUSE).await;
         if is_right() {
@@ -174,13 +195,17 @@ impl AddressLimits {
         }
     }
 
-    /// Returns the client address of a request. Behind a trusted proxy, this is the last address in
-    /// `X-Forwarded-For` that is not itself a trusted proxy. A client can forge every entry before
-    /// it. Returns `None` if the header names only trusted proxies or nothing usable.
-    pub fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> Option<IpAddr> {
-        if !self.is_trusted(peer) {
-            return Some(peer);
-        }
+    /// Returns the address whose limits apply to a request: the peer, or the client that a trusted
+    /// proxy names. A proxy that names no client counts as the client.
+    pub fn caller(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let forwarded = if self.is_trusted(peer) { self.forwarded_client(headers) } else { None };
+        forwarded.unwrap_or(peer)
+    }
+
+    /// Returns the client that a trusted proxy names: the last address in `X-Forwarded-For` that is
+    /// not itself a trusted proxy. A client can forge every entry before it. Returns `None` if the
+    /// header names only trusted proxies or nothing usable.
+    fn forwarded_client(&self, headers: &HeaderMap) -> Option<IpAddr> {
         // Parse bytes, not text: a client could otherwise send invalid UTF-8 and make the whole
         // line unreadable, including the entry that the proxy appended.
         let lines = headers.get_all(FORWARDED_FOR).into_iter().map(HeaderValue::as_bytes);

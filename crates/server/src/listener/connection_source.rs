@@ -49,6 +49,11 @@ impl ConnectionSource {
         (ConnectionSource { listener, in_memory }, InMemoryConnector(sender))
     }
 
+    /// Returns whether connections arrive from the network.
+    pub fn listens(&self) -> bool {
+        self.listener.is_some()
+    }
+
     /// Returns the next connection and its peer address. Cancel-safe: dropping the future loses no
     /// connection. Returns the error of a failed accept.
     pub(super) async fn next(&mut self) -> io::Result<(IncomingStream, SocketAddr)> {

@@ -1,10 +1,10 @@
 //! The listener: accepts connections, serves HTTP/1.1 on them and closes them gracefully. Handling
 //! of requests and frames belongs to `http` and `ws`.
 
-mod accept_failures;
 mod certificates;
 mod client_stream;
 mod connection_source;
+mod episode;
 mod lingering_close;
 mod transport;
 mod validity;
@@ -21,20 +21,21 @@ use tokio::time::{Instant, sleep_until, timeout};
 use crate::app::App;
 use crate::drain::{DrainPhase, ListenerTasks, phase_reached};
 use crate::http::HttpService;
-use crate::limits::AddressPermit;
+use crate::limits::{AddressPermit, connections_of_this_process};
 use crate::settings::seconds;
-use accept_failures::AcceptFailures;
 pub(crate) use certificates::Certificates;
 pub use certificates::{TlsError, tls_advice};
 pub(crate) use client_stream::ClientStream;
 use connection_source::IncomingStream;
 pub(crate) use connection_source::{ConnectionSource, InMemoryConnector};
+use episode::Episode;
 pub(crate) use lingering_close::LingeringCloser;
 use transport::Transport;
 
 /// Connection permits for plain HTTP, in addition to `limits.connections` for WebSockets. When all
 /// permits are taken, new connections wait in the kernel's accept queue. With fewer, health checks
-/// and calls wait while all WebSockets are open.
+/// and calls wait while all WebSockets are open. If the limit on open files allows fewer
+/// connections, the server closes further ones at once.
 const HTTP_CONNECTIONS: usize = 4_096;
 /// Pause after a failed accept. If it is too short, the accept loop spins while no file descriptor
 /// is free. Connections that end during the pause do not extend it.
@@ -58,21 +59,33 @@ pub(crate) async fn accept(
     lingering_closer: LingeringCloser,
 ) {
     let mut phase = app.lifecycle.watch();
-    let permits = match app.limits.connections {
+    let allowed = match app.limits.connections {
         0 => Semaphore::MAX_PERMITS,
         sockets => sockets.saturating_add(HTTP_CONNECTIONS).min(Semaphore::MAX_PERMITS),
     };
-    let permits = Arc::new(Semaphore::new(permits));
+    // An in-memory connection is no open file.
+    let within_file_limit =
+        if source.listens() { connections_of_this_process() } else { Semaphore::MAX_PERMITS };
+    // Close connections above the file limit at once. In the accept queue they would wait for idle
+    // connections of an attacker to time out.
+    let closes_excess = within_file_limit < allowed;
+    let permits = Arc::new(Semaphore::new(allowed.min(within_file_limit)));
     let mut connections = JoinSet::new();
     // End of the pause after a failed accept. File descriptors can become free in the meantime.
     let mut pause_ends: Option<Instant> = None;
-    let mut failures = AcceptFailures::default();
+    let (mut failures, mut excess) = (Episode::default(), Episode::default());
     loop {
         let accepted = async {
             if let Some(pause_ends) = pause_ends {
                 sleep_until(pause_ends).await;
             }
-            let permit = Arc::clone(&permits).acquire_owned().await.expect("no code closes this semaphore");
+            let permit = match closes_excess {
+                true => None,
+                false => {
+                    let acquired = Arc::clone(&permits).acquire_owned().await;
+                    Some(acquired.expect("no code closes this semaphore"))
+                }
+            };
             (source.next().await, permit)
         };
         tokio::select! {
@@ -88,9 +101,25 @@ pub(crate) async fn accept(
             (accepted, permit) = accepted => match accepted {
                 Ok((stream, peer)) => {
                     pause_ends = None;
-                    failures.accepted(Instant::now());
+                    let now = Instant::now();
+                    if let Some(failed_accepts) = failures.ends(now) {
+                        tracing::info!(failed_accepts, "accepting connections again");
+                    }
                     // Close without a response: writing one would cost the server more than the
                     // reconnect costs the client.
+                    let Some(permit) = permit.or_else(|| Arc::clone(&permits).try_acquire_owned().ok()) else {
+                        app.metrics.connection_above_file_limit();
+                        if excess.begins(now) {
+                            tracing::warn!(
+                                max_connections = within_file_limit,
+                                "closing new connections: the limit on open files is reached; see `ulimit -n`"
+                            );
+                        }
+                        continue;
+                    };
+                    if let Some(closed_connections) = excess.ends(now) {
+                        tracing::info!(closed_connections, "new connections fit the limit on open files again");
+                    }
                     let address = match app.address_limits.admit(peer.ip()) {
                         Ok(address) => address,
                         Err(reason) => {
@@ -107,7 +136,9 @@ pub(crate) async fn accept(
                 Err(error) => {
                     // The usual cause is that the process has no free file descriptors.
                     let now = Instant::now();
-                    failures.failed(&error, now);
+                    if failures.begins(now) {
+                        tracing::warn!(%error, "accept failed; will retry");
+                    }
                     pause_ends = Some(now + ACCEPT_RETRY_DELAY);
                 }
             },

@@ -18,7 +18,7 @@ use super::connection::Connection;
 use super::session;
 use crate::app::App;
 use crate::http::Peer;
-use crate::http::cors::is_allowed;
+use crate::http::cors::is_own_or_allowed;
 use crate::listener::ClientStream;
 use crate::problem::Problem;
 use crate::settings::at_most;
@@ -49,7 +49,7 @@ pub(super) fn open<Run: Future<Output = ()> + Send>(
     let not_websocket =
         || Problem::new(ErrorCode::UpgradeRequired, "this path accepts WebSocket connections only");
     let Handshake { accept, upgrading } = Handshake::read(&mut parts).ok_or_else(not_websocket)?;
-    if !origin_allowed(&parts.headers, &app.settings.allowed_origins, app.settings.tls.is_on()) {
+    if !is_own_or_allowed(&parts.headers, &app.settings.allowed_origins, app.settings.tls.is_on()) {
         let message = "web pages of this origin may not connect; see server.allowed_origins";
         return Err(Problem::new(ErrorCode::OriginNotAllowed, message));
     }
@@ -125,69 +125,4 @@ impl Handshake {
 fn tokens(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     let values = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).map(str::trim)
-}
-
-/// Checks the `Origin` header. Browsers send the origin of the page; other clients send none and
-/// have no cookies that a page could abuse. With TLS, the server's own pages are `https` only: an
-/// attacker on the network could have written an `http` page.
-fn origin_allowed(headers: &HeaderMap, allowed: &[String], tls: bool) -> bool {
-    let mut origins = headers.get_all(header::ORIGIN).iter();
-    let Some(origin) = origins.next() else { return true };
-    // With two origins, a proxy in front of this server may have checked the other one.
-    let (Ok(origin), None) = (origin.to_str(), origins.next()) else { return false };
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let same = |host: &str| {
-        let page = origin.split_once("://").filter(|(scheme, _)| !tls || *scheme == "https");
-        page.is_some_and(|(_, page)| page.eq_ignore_ascii_case(host))
-    };
-    host.is_some_and(same) || is_allowed(origin, allowed)
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::http::HeaderValue;
-
-    use super::*;
-
-    fn allowed(origin: Option<&'static str>, list: &[&str]) -> bool {
-        allowed_with(false, origin, list)
-    }
-
-    fn allowed_with(tls: bool, origin: Option<&'static str>, list: &[&str]) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, HeaderValue::from_static("chat.example.org:8080"));
-        if let Some(origin) = origin {
-            headers.insert(header::ORIGIN, HeaderValue::from_static(origin));
-        }
-        origin_allowed(&headers, &list.iter().map(|origin| origin.to_string()).collect::<Vec<_>>(), tls)
-    }
-
-    #[test]
-    fn same_host_and_allowed_origins_may_connect_and_others_may_not() {
-        assert!(allowed(Some("http://chat.example.org:8080"), &[]));
-        assert!(!allowed(Some("http://chat.example.org"), &[]));
-        assert!(!allowed(Some("https://evil.example"), &[]));
-        assert!(!allowed(Some("null"), &[]));
-        assert!(allowed(Some("https://app.example"), &["https://app.example/"]));
-        assert!(!allowed(Some("https://app.example.evil"), &["https://app.example"]));
-        assert!(allowed(None, &[]));
-    }
-
-    #[test]
-    fn tls_server_refuses_its_own_http_origin() {
-        assert!(allowed_with(true, Some("https://chat.example.org:8080"), &[]));
-        assert!(!allowed_with(true, Some("http://chat.example.org:8080"), &[]));
-        assert!(allowed_with(true, Some("http://app.example"), &["http://app.example"]));
-    }
-
-    #[test]
-    fn request_with_two_origins_is_refused() {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, HeaderValue::from_static("chat.example.org"));
-        let origin = HeaderValue::from_static("https://chat.example.org");
-        headers.insert(header::ORIGIN, origin.clone());
-        assert!(origin_allowed(&headers, &[], true));
-        headers.append(header::ORIGIN, origin);
-        assert!(!origin_allowed(&headers, &[], true));
-    }
 }

@@ -1,6 +1,8 @@
 //! Web pages of other origins: preflights, calls, errors, and refusals for origins that are not
 //! allowed.
 
+use serde_json::json;
+
 use crate::harness::{Reply, Setup, World, raw_call};
 
 const APP: &str = "https://app.example";
@@ -111,4 +113,43 @@ async fn responses_do_not_vary_by_origin_without_allowed_origins() {
     let reply = ask(&world, "GET", "/v1/server", &format!("Origin: {APP}\r\n")).await;
     assert_eq!((reply.status, reply.header("access-control-allow-origin")), (200, None));
     assert!(!lists(&reply, "vary", "origin"));
+}
+
+/// A browser sends text without a preflight.
+#[tokio::test(flavor = "multi_thread")]
+async fn sign_up_and_log_in_from_a_page_of_another_origin_are_refused() {
+    let mut setup = Setup { signup: true, ..Setup::default() };
+    setup.settings.allowed_origins = vec![APP.into()];
+    let world = setup.start().await;
+    let call = async |path: &str, user: &str, origins: &[&str]| {
+        let body = json!({"user_id": user, "password": "correct horse"}).to_string();
+        let origins: String = origins.iter().map(|origin| format!("Origin: {origin}\r\n")).collect();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost:8080\r\n{origins}Content-Type: text/plain\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        raw_call(world.addr, request.as_bytes()).await
+    };
+    let own = "http://localhost:8080";
+    let foreign: [&[&str]; 6] = [
+        &["https://evil.example"],
+        &["http://localhost"],
+        &["http://localhost:80"],
+        &["null"],
+        &[""],
+        &[own, own],
+    ];
+    for origins in foreign {
+        let refused = call("/v1/signup", "mallory", origins).await;
+        assert!(refused.text().contains("server.allowed_origins"), "{origins:?}: {}", refused.text());
+        refused.refused(403, "origin_not_allowed");
+    }
+    assert_eq!(call("/v1/signup", "mallory", &[]).await.status, 201, "no refused call created the account");
+    // A proxy with TLS passes on the name and not the scheme.
+    for (user, origin) in [("alice", own), ("bob", "https://localhost:8080"), ("carol", APP)] {
+        assert_eq!(call("/v1/signup", user, &[origin]).await.status, 201, "{origin}");
+        assert_eq!(call("/v1/login", user, &[origin]).await.status, 200, "{origin}");
+        call("/v1/login", user, &["https://evil.example"]).await.refused(403, "origin_not_allowed");
+    }
 }

@@ -228,6 +228,24 @@ async fn log_ins_above_address_rate_are_refused_for_that_address_only() {
     assert!(log_in(67, &world, "somebody", "x").await.contains("invalid_credentials"));
 }
 
+/// A proxy that does not name its client must not hide an attacker from the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn log_ins_through_a_proxy_without_a_client_address_are_counted_by_the_proxy() {
+    let mut setup = Setup::limits(|limits| limits.logins_per_address_per_minute = 6);
+    let now = bluetick_core::Timestamp::from_millis(1_800_000_000_000);
+    setup.clock = std::sync::Arc::new(bluetick_core::time::ManualClock::at(now));
+    setup.settings.trusted_proxies = vec!["127.0.0.0/8".parse().unwrap()];
+    let world = setup.start().await;
+    for (number, expected) in
+        ["invalid_credentials", "invalid_credentials", "rate_limited"].iter().enumerate()
+    {
+        let answer = log_in(66, &world, &format!("victim{number}"), "unknown").await;
+        assert!(answer.contains(expected), "{answer}");
+    }
+    assert!(log_in(66, &world, "somebody", "192.0.2.1").await.contains("invalid_credentials"));
+    assert!(log_in(67, &world, "somebody", "127.0.0.5").await.contains("invalid_credentials"));
+}
+
 /// Password hashing is expensive: one job runs, two wait, and the server refuses the rest. Other
 /// users keep exchanging messages.
 #[tokio::test(flavor = "multi_thread")]

@@ -249,8 +249,10 @@ impl Spares {
     }
 
     /// Deletes scheduled files and keeps `KEEP_READY` spares ready, until [`Spares::close`]. Runs
-    /// on its own thread.
+    /// on its own thread. Logs only the begin and the end of a series of failures, because a full
+    /// disk makes several attempts a second fail.
     pub fn provision(&self) {
+        let mut failed_attempts = 0_u64;
         let mut state = self.state();
         while !state.closed {
             // Delete first, since it frees disk space.
@@ -278,13 +280,20 @@ impl Spares {
             state.creating = None;
             match made {
                 Ok(()) => {
+                    if failed_attempts > 0 {
+                        tracing::info!(failed_attempts, "spare log segments can be created again");
+                        failed_attempts = 0;
+                    }
                     state.create_failure = None;
                     state.ready.push(spare);
                 }
                 // The scheduled deletions may free enough space, so try again.
                 Err(_) if !state.to_delete.is_empty() => {}
                 Err(error) => {
-                    tracing::warn!(%error, "creating a spare log segment failed; will retry when one is needed");
+                    if failed_attempts == 0 {
+                        tracing::warn!(%error, "creating a spare log segment failed; will retry when one is needed");
+                    }
+                    failed_attempts += 1;
                     state.create_failure = Some(format!("no new log segment can be created: {error}"));
                     // `close` notifies only once. If it ran during `make`, waiting now would block
                     // forever.
@@ -299,5 +308,84 @@ impl Spares {
     pub fn close(&self) {
         self.state().closed = true;
         self.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::time::{Duration, Instant};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+    use crate::disk::Faults;
+
+    /// Time limit for one attempt of the provisioner. It allows for a slow machine.
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    /// Counts log events.
+    struct EventCounter(Arc<AtomicUsize>);
+
+    impl Subscriber for EventCounter {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// Waits until the provisioner is idle and the condition holds. Returns false after a timeout.
+    fn reached(spares: &Spares, condition: impl Fn(&SparesState) -> bool) -> bool {
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            let state = spares.state();
+            if state.creating.is_none() && condition(&state) {
+                return true;
+            }
+            drop(state);
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    #[test]
+    fn failing_creation_of_spares_is_logged_once_at_its_begin_and_once_at_its_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let faults = Arc::new(Faults::default());
+        faults.full.store(true, Ordering::SeqCst);
+        let disk = Disk::with_faults(Arc::clone(&faults));
+        let spares = Spares::open(directory.path(), disk, 4_096).unwrap();
+        let events = Arc::new(AtomicUsize::new(0));
+        let (attempted, created) = std::thread::scope(|scope| {
+            let counter = EventCounter(Arc::clone(&events));
+            scope.spawn(|| tracing::subscriber::with_default(counter, || spares.provision()));
+            let attempted = (1..=20).all(|attempts| {
+                spares.changed.notify_one();
+                reached(&spares, |state| state.next_name >= attempts && state.create_failure.is_some())
+            });
+            faults.full.store(false, Ordering::SeqCst);
+            spares.changed.notify_one();
+            let created = reached(&spares, |state| !state.ready.is_empty());
+            spares.close();
+            (attempted, created)
+        });
+        assert!(attempted && created);
+        assert_eq!(events.load(Ordering::Relaxed), 2);
     }
 }

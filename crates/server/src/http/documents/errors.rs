@@ -87,9 +87,9 @@ fn codes(method: &str, path: &str, operation: &Value) -> Vec<ErrorCode> {
     if path.contains("{conversation_id}") {
         codes.push(ConversationNotFound);
     }
-    // A browser sends `Origin` with the handshake. Other calls are refused at the preflight, which
-    // is not an operation of this document.
-    if id == "open_websocket" {
+    // A browser sends `Origin` with the handshake and with calls without a token. Other calls are
+    // refused at the preflight, which is not an operation of this document.
+    if ["open_websocket", "signup", "login"].contains(&id) {
         codes.push(OriginNotAllowed);
     }
     codes.extend(OWN_ERRORS.iter().filter(|(name, _)| *name == id).flat_map(|(_, own)| own.iter()));
