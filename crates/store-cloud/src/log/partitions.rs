@@ -64,9 +64,13 @@ impl PartitionMap {
     }
 
     /// Adds the epoch that the epoch row at `seq` begins. Epochs that were planned for higher seqs,
-    /// which only earlier versions did, never begin.
+    /// which only earlier versions did, never begin. A map that was read from the registry may have
+    /// the epoch, and later ones, already.
     pub fn begin(&mut self, seq: Seq, partitions: u16, block: u64) {
         let from = seq.next();
+        if self.epochs.iter().any(|epoch| epoch.has_row && epoch.from == from) {
+            return;
+        }
         self.epochs.retain(|epoch| epoch.from < from);
         self.epochs.push(PartitionEpoch { from, partitions, block, has_row: true });
     }

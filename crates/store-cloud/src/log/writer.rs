@@ -177,10 +177,7 @@ impl ConversationLog {
         match row.kind {
             RowKind::Grant { holder, count } => self.note_grant(seq, holder, count),
             RowKind::Epoch { partitions, block } if !self.has(PlantedBug::IgnoresEpochRows) => {
-                // A map that was read from the registry may have this epoch already.
-                if !self.map.epochs().iter().any(|epoch| epoch.has_row && epoch.from == seq.next()) {
-                    self.map.begin(seq, partitions, block);
-                }
+                self.map.begin(seq, partitions, block);
             }
             _ => {}
         }
