@@ -109,7 +109,7 @@ fn conversation(number: u8) -> ConversationId {
 }
 
 fn user(name: &str) -> UserId {
-    name.parse().unwrap()
+    name.parse().expect("a valid user id")
 }
 
 fn entry(id: &str) -> LogEntry {
@@ -118,7 +118,7 @@ fn entry(id: &str) -> LogEntry {
 
 fn entry_of(sender: &str, id: &str) -> LogEntry {
     let sender = user(sender);
-    let message_id: MessageId = id.parse().unwrap();
+    let message_id: MessageId = id.parse().expect("a valid message id");
     let item = Item::new()
         .text("message_id", message_id.to_string())
         .text("sender_id", sender.as_str())
@@ -131,7 +131,8 @@ impl Node {
     async fn with_members(rows: &Arc<CountingRows>, settings: OwnerSettings) -> Node {
         for number in 0..5 {
             let members = Members::founding(&user("alice"), &[user("bob")]);
-            MemberRows::new(Arc::clone(rows) as Arc<_>, conversation(number)).found(&members).await.unwrap();
+            let member_rows = MemberRows::new(Arc::clone(rows) as Arc<_>, conversation(number));
+            member_rows.found(&members).await.expect("tables in memory take every row");
         }
         rows.take();
         node(rows, settings)
