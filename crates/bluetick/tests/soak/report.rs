@@ -1,7 +1,7 @@
 //! The report of a run: the trends, a table, a graph.
 
 use bluetick_testkit::graph::{Graph, GraphLine, Panel};
-use bluetick_testkit::soak::sampler::TimedValue;
+use bluetick_testkit::soak::sampler::Sample;
 use bluetick_testkit::soak::trend::{Allowance, Flatness};
 use bluetick_testkit::soak::{SoakPlan, Verdict};
 
