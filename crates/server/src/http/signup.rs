@@ -18,9 +18,8 @@ use crate::problem::Problem;
 /// Create an account
 ///
 /// Creates a user with a password and returns an access token. Reserved names, and names that are
-/// in use or look like one in use, are refused. So are names that mix Latin, Cyrillic, Greek and
-/// Armenian letters, that have marks over or around letters, or that contain one of `/ \ % ? #`.
-/// Attempts are limited per address. The operator can disable sign-up.
+/// in use or look like one in use, are refused. Attempts are limited per address. The operator can
+/// disable sign-up.
 #[utoipa::path(
     post, path = "/v1/signup", tag = "accounts", request_body = SignupRequest,
     responses((status = 201, description = "The account was created", body = TokenBody),

@@ -37,7 +37,7 @@ async fn on(store: &Arc<MemoryStore>, signup: bool) -> World {
 async fn sign_up_with_the_name_of_a_minted_token_is_refused() {
     let world = World::open().await;
     assert_eq!(mint(&world, "alice").await.status, 201);
-    for name in ["alice", "Alice", "a1ice"] {
+    for name in ["alice", "Alice", "\u{430}lice"] {
         sign_up(&world, name).await.refused(409, "user_exists");
     }
     // Minting works again for the same user, and for a user with an account.
@@ -73,7 +73,7 @@ async fn sign_up_with_the_name_of_a_member_or_a_profile_is_refused() {
     assert_eq!(alice.send(&chat, "m1", "hello").await.status, 201);
     assert_eq!(carol.call("PATCH", "/v1/me", Some(json!({"show_presence": false}))).await.status, 200);
     let open = on(&store, true).await;
-    for name in ["alice", "mike", "carol", "Alice", "rnike", "MIKE", "car0l"] {
+    for name in ["alice", "mike", "carol", "Alice", "rnike", "MIKE", "c\u{430}rol"] {
         sign_up(&open, name).await.refused(409, "user_exists");
     }
     assert_eq!(sign_up(&open, "dave").await.status, 201);
@@ -116,11 +116,9 @@ async fn conversation_created_while_sign_up_is_open_reserves_the_names_of_its_me
 async fn lookalike_name_is_refused_at_sign_up() {
     let world = World::open().await;
     assert_eq!(sign_up(&world, "Alice").await.json()["user_id"], "Alice", "the id keeps its spelling");
-    for name in ["alice", "ALICE", "a1ice", "aIice"] {
+    for name in ["alice", "ALICE", "\u{430}lice", "a1ice", "aIice", "ali\u{307}ce"] {
         sign_up(&world, name).await.refused(409, "user_exists");
     }
-    assert_eq!(sign_up(&world, "pace").await.status, 201);
-    sign_up(&world, "\u{440}\u{430}\u{441}\u{435}").await.refused(409, "user_exists");
     for name in
         ["al\u{200b}ice", "\u{202e}ecila", "\u{feff}bob", "b\u{ad}ob", "al\u{34f}ice", "alice\u{e000}"]
     {
@@ -132,35 +130,6 @@ async fn lookalike_name_is_refused_at_sign_up() {
     // Log-in needs exactly the spelling used at sign-up.
     let login = world.call("POST", "/v1/login", None, Some(account("alice"))).await;
     login.refused(401, "invalid_credentials");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn name_with_mixed_scripts_marks_or_separators_is_refused_at_sign_up() {
-    let store = Arc::new(MemoryStore::new());
-    let names = [
-        "\u{430}lice",
-        "ali\u{307}ce",
-        "bob\u{20dd}",
-        "b\u{332}o\u{332}b\u{332}",
-        "bo\u{336}b",
-        "a/b",
-        "a\\b",
-        "a%b",
-        "a?b",
-        "a#b",
-    ];
-    let open = on(&store, true).await;
-    for name in names {
-        let message = sign_up(&open, name).await.refused(400, "invalid_request");
-        assert!(message.starts_with("user_id: "), "{message}");
-    }
-    // The operator may use such names, and users with such names can still log in.
-    for name in names {
-        let created = open.call("POST", "/v1/users", Some(ADMIN_KEY), Some(account(name))).await;
-        assert!([201, 409].contains(&created.status), "{name}: {}", created.text());
-        assert_eq!(mint(&open, name).await.status, 201, "{name}");
-    }
-    assert_eq!(open.call("POST", "/v1/login", None, Some(account("a/b"))).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -198,9 +167,10 @@ async fn sign_up_is_refused_when_the_name_comes_into_use_during_the_password_has
 async fn reserved_names_are_refused_at_sign_up_and_accepted_from_the_operator() {
     let reserved_names = ReservedNames::with(["Staff"]);
     let world = Setup { reserved_names, ..Setup::open() }.start().await;
-    for name in ["system", "void", "Admin", "bluetick", "support", "r00t", "aDMIN", "staff"] {
+    for name in ["system", "void", "Admin", "bluetick", "support", "r00t", "\u{430}dmin", "staff"] {
         sign_up(&world, name).await.refused(409, "name_reserved");
     }
+    sign_up(&world, "admi\u{307}n").await.refused(409, "name_reserved");
     let made = world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(account("support"))).await;
     assert_eq!(made.status, 201);
     let alike = world.call("POST", "/v1/users", Some(ADMIN_KEY), Some(account("Support"))).await;
