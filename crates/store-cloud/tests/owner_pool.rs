@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bluetick_core::ports::{AddMembers, RemoveMember, SystemRandom};
+use bluetick_core::ports::{AddMembers, Receipt, RemoveMember, SystemRandom};
 use bluetick_core::time::SystemClock;
-use bluetick_core::{ConversationId, Members, MessageId, Refusal, Seq, StoreError, Timestamp, UserId};
+use bluetick_core::{
+    ConversationId, MemberState, Members, MessageId, ReceiptKind, Refusal, Seq, StoreError, Timestamp, UserId,
+};
 use bluetick_store_cloud::log::{
     Appended, FingerprintKey, LogEntry, LogReader, LogRow, PartitionMap, RowKind,
 };
@@ -363,4 +365,68 @@ async fn last_admin_who_leaves_hands_over_to_the_longest_member() {
     assert_eq!(bob.role, bluetick_core::Role::Admin);
     let stored = MemberRows::new(Arc::clone(&rows) as Arc<_>, conversation(1)).read().await.unwrap();
     assert_eq!(stored, *members);
+}
+
+fn receipt(name: &str, kind: ReceiptKind, seq: u64) -> Receipt {
+    Receipt { conversation: conversation(1), user: user(name), kind, seq: Seq::new(seq), origin: None }
+}
+
+impl Node {
+    async fn apply(&self, receipt: Receipt) -> Result<(MemberState, MemberState), StoreError> {
+        self.pool.apply_receipt(receipt)?.await.expect("the pool answers")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn steady_receipt_costs_one_write_and_no_read() {
+    let rows = Arc::new(CountingRows::default());
+    let node = Node::with_members(&rows, OwnerSettings::default()).await;
+    for number in 0..10 {
+        node.send(1, &format!("m{number}")).await.unwrap();
+    }
+    node.apply(receipt("bob", ReceiptKind::Delivered, 1)).await.unwrap();
+    rows.take();
+    for seq in 2..=10 {
+        node.apply(receipt("bob", ReceiptKind::Delivered, seq)).await.unwrap();
+        assert_eq!(rows.take(), (0, 1), "delivered {seq}");
+    }
+    let (_, after) = node.apply(receipt("bob", ReceiptKind::Read, 10)).await.unwrap();
+    assert_eq!((rows.take(), after.read), ((0, 1), Seq::new(10)));
+    node.apply(receipt("bob", ReceiptKind::Read, 4)).await.unwrap();
+    assert_eq!(rows.take(), (0, 0), "an old receipt moves nothing");
+    let stranger = node.apply(receipt("mallory", ReceiptKind::Read, 1)).await.unwrap_err();
+    assert!(matches!(stranger, StoreError::Refused(Refusal::NotAMember)), "{stranger}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn replies_survive_the_death_of_their_owner() {
+    let rows = Arc::new(CountingRows::default());
+    let first = Node::with_members(&rows, OwnerSettings::default()).await;
+    // More than one block of fingerprints, so that the first part is flushed.
+    for number in 0..1_100 {
+        let sender = if number % 2 == 0 { "alice" } else { "bob" };
+        let call = first.pool.append(conversation(1), entry_of(sender, &format!("m{number}"))).unwrap();
+        call.await.unwrap().unwrap();
+    }
+    first.pool.abort();
+    let second = node(&rows, OwnerSettings::default());
+    let (before, after) = second.apply(receipt("alice", ReceiptKind::Read, 1)).await.unwrap();
+    assert_eq!((before.sent, before.read), (Seq::new(1_099), Seq::new(1_098)), "the last message of alice");
+    assert_eq!(before, after);
+    let (before, _) = second.apply(receipt("bob", ReceiptKind::Read, 1)).await.unwrap();
+    assert_eq!((before.sent, before.read), (Seq::new(1_100), Seq::new(1_099)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn receipt_above_the_known_head_reads_on_first() {
+    let rows = Arc::new(CountingRows::default());
+    let here = Node::with_members(&rows, OwnerSettings::default()).await;
+    let there = node(&rows, OwnerSettings::default());
+    here.send(1, "one").await.unwrap();
+    there.apply(receipt("bob", ReceiptKind::Read, 1)).await.unwrap();
+    here.send(1, "two").await.unwrap();
+    let (_, after) = there.apply(receipt("bob", ReceiptKind::Read, 2)).await.unwrap();
+    assert_eq!(after.read, Seq::new(2));
+    let (_, after) = there.apply(receipt("bob", ReceiptKind::Read, 9)).await.unwrap();
+    assert_eq!(after.read, Seq::new(2), "clamped to the head");
 }

@@ -122,6 +122,13 @@ impl LogRow {
         Some(Seq::new(self.item.find_count(MEMBERSHIP_FIRST))).filter(|seq| *seq > Seq::ZERO)
     }
 
+    /// Returns the user who wrote this message. `None` for notices, voids and control rows.
+    pub fn author(&self) -> Option<UserId> {
+        let content_type = ContentType::from_stored(self.item.find_text("content_type")?);
+        let is_written = self.kind == RowKind::Message && content_type.counts_as_unread();
+        UserId::from_stored(self.item.find_text("sender_id")?).ok().filter(|_| is_written)
+    }
+
     /// Returns whether this row is the message of `entry`, whoever stored it.
     pub fn is(&self, entry: &LogEntry) -> bool {
         self.kind == RowKind::Message

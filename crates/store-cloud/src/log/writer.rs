@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::{Seq, StoreError};
+use bluetick_core::{Seq, StoreError, UserId};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
@@ -88,6 +88,8 @@ pub struct ConversationLog {
     membership: Option<(Seq, MembershipRow)>,
     /// The changes of members that were learned since [`ConversationLog::take_changes`].
     changes: Vec<(Seq, MembershipRow)>,
+    /// The senders of the messages that were learned since [`ConversationLog::take_senders`].
+    senders: Vec<(Seq, UserId)>,
     /// Whether this incarnation stored the row at the head.
     is_head_own: bool,
     /// The first seq of the block whose fingerprint row comes next.
@@ -129,6 +131,7 @@ impl ConversationLog {
             block: None,
             membership: None,
             changes: Vec::new(),
+            senders: Vec::new(),
             is_head_own: false,
             unindexed,
         }
@@ -184,6 +187,7 @@ impl ConversationLog {
         if let Some(change) = &row.membership {
             self.note_membership(seq, change.clone());
         }
+        self.senders.extend(row.author().map(|sender| (seq, sender)));
     }
 
     pub(super) fn note_membership(&mut self, first: Seq, change: MembershipRow) {
@@ -197,6 +201,18 @@ impl ConversationLog {
     /// owner dies. Applying a change again has no effect.
     pub fn take_changes(&mut self) -> Vec<(Seq, MembershipRow)> {
         std::mem::take(&mut self.changes)
+    }
+
+    /// Returns the senders of the messages that were learned since the last call, in order of seq.
+    /// The first call after a load returns those above the newest complete block with a fingerprint
+    /// row.
+    pub fn take_senders(&mut self) -> Vec<(Seq, UserId)> {
+        std::mem::take(&mut self.senders)
+    }
+
+    /// Returns whether [`ConversationLog::index_ids`] would write a row now.
+    pub fn is_block_complete(&self) -> bool {
+        self.unindexed.plus(self.parts.fingerprint_key.ids_per_row).previous() <= self.head
     }
 
     pub(super) fn note_grant(&mut self, seq: Seq, holder: Incarnation, count: u64) {
@@ -493,7 +509,7 @@ impl ConversationLog {
             some.resize(usize::try_from(length).unwrap_or(1), super::Fingerprint::NONE);
             return self.id_rows.write(self.unindexed, &some).await;
         }
-        while self.unindexed.plus(length).previous() <= self.head {
+        while self.is_block_complete() {
             if let Some(block) = self.ids.block(self.unindexed, length) {
                 self.id_rows.write(self.unindexed, &block).await?;
             }

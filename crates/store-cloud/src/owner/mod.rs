@@ -7,9 +7,11 @@
 mod dedupe_floor;
 mod members;
 mod pool;
+mod read_states;
 mod spread;
 
 pub use dedupe_floor::DedupeFloor;
 pub use members::{MemberRows, OwnedMembers};
 pub use pool::{MembershipPlan, OwnerParts, OwnerPool, OwnerSettings, StoredListener};
+pub use read_states::ReadStates;
 pub use spread::{SpreadMeter, WRITES_PER_PARTITION};

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bluetick_core::ports::{AddMembers, Random, RemoveMember};
+use bluetick_core::ports::{AddMembers, Random, Receipt, RemoveMember};
 use bluetick_core::time::Clock;
-use bluetick_core::{ConversationId, Members, Refusal, Seq, StoreError};
+use bluetick_core::{ConversationId, MemberState, Members, Refusal, Seq, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{DedupeFloor, MemberRows, OwnedMembers, SpreadMeter};
+use super::{DedupeFloor, MemberRows, OwnedMembers, ReadStates, SpreadMeter};
 use crate::log::{
     Appended, ConversationLog, FingerprintKey, Incarnation, LogEntry, LogParts, MAX_GRANT, MembershipRow,
     PlantedBug,
@@ -108,8 +108,12 @@ type AppendAnswer = Result<Appended, StoreError>;
 /// The outcome of a change of members: the members after it, and the head.
 type MembersAnswer = Result<(Arc<Members>, Seq), StoreError>;
 
+/// The outcome of a receipt: the member's state before and after it.
+type ReceiptAnswer = Result<(MemberState, MemberState), StoreError>;
+
 enum WaitingCall {
     Append(LogEntry, oneshot::Sender<AppendAnswer>),
+    Receipt(Receipt, oneshot::Sender<ReceiptAnswer>),
     ChangeMembers(MembershipPlan, oneshot::Sender<MembersAnswer>),
 }
 
@@ -122,6 +126,7 @@ impl WaitingCall {
     fn is_abandoned(&self) -> bool {
         match self {
             WaitingCall::Append(_, answer) => answer.is_closed(),
+            WaitingCall::Receipt(_, answer) => answer.is_closed(),
             WaitingCall::ChangeMembers(_, answer) => answer.is_closed(),
         }
     }
@@ -129,6 +134,7 @@ impl WaitingCall {
     fn refuse(self, error: StoreError) {
         let _caller_left = match self {
             WaitingCall::Append(_, answer) => answer.send(Err(error)).is_err(),
+            WaitingCall::Receipt(_, answer) => answer.send(Err(error)).is_err(),
             WaitingCall::ChangeMembers(_, answer) => answer.send(Err(error)).is_err(),
         };
     }
@@ -138,6 +144,7 @@ impl WaitingCall {
 struct Resident {
     log: ConversationLog,
     members: OwnedMembers,
+    read_states: ReadStates,
     floor: DedupeFloor,
     meter: SpreadMeter,
 }
@@ -203,6 +210,20 @@ impl OwnerPool {
     ) -> Result<oneshot::Receiver<MembersAnswer>, StoreError> {
         let (answer, outcome) = oneshot::channel();
         self.queue(plan.conversation(), WaitingCall::ChangeMembers(plan, answer))?;
+        Ok(outcome)
+    }
+
+    /// Queues a receipt of a member.
+    ///
+    /// # Errors
+    ///
+    /// Like [`OwnerPool::append`].
+    pub fn apply_receipt(
+        self: &Arc<Self>,
+        receipt: Receipt,
+    ) -> Result<oneshot::Receiver<ReceiptAnswer>, StoreError> {
+        let (answer, outcome) = oneshot::channel();
+        self.queue(receipt.conversation, WaitingCall::Receipt(receipt, answer))?;
         Ok(outcome)
     }
 
@@ -326,7 +347,9 @@ impl OwnerPool {
         .await?;
         let members = OwnedMembers::load(MemberRows::new(Arc::clone(rows), conversation), &mut log).await?;
         let meter = SpreadMeter::new(settings.writes_per_partition, log.head(), Instant::now());
-        Ok(Resident { log, members, floor: DedupeFloor::new(settings.dedupe_window), meter })
+        let mut read_states = ReadStates::new(Arc::clone(rows), conversation);
+        read_states.sent(log.take_senders());
+        Ok(Resident { log, members, read_states, floor: DedupeFloor::new(settings.dedupe_window), meter })
     }
 
     /// Serves the calls of one turn: messages, or one change of members. After an error, calls
@@ -343,6 +366,12 @@ impl OwnerPool {
                 WaitingCall::Append(entry, answer) => {
                     entries.push(entry);
                     answers.push(Some(answer));
+                }
+                WaitingCall::Receipt(receipt, answer) => {
+                    let outcome = apply_receipt(resident, &receipt).await;
+                    let failed = outcome.as_ref().err().filter(|error| !is_refusal(error)).cloned();
+                    let _caller_left = answer.send(outcome);
+                    failed.map_or(Ok(()), Err)?;
                 }
                 WaitingCall::ChangeMembers(plan, answer) => {
                     let outcome = change_members(resident, &plan).await;
@@ -404,10 +433,15 @@ impl OwnerPool {
 
     /// Writes what follows from the stored rows and is not needed for their safety.
     async fn maintain(&self, resident: &mut Resident) -> Result<(), StoreError> {
-        let Resident { log, floor, meter, .. } = resident;
+        let Resident { log, read_states, floor, meter, .. } = resident;
         let settings = &self.parts.settings;
         let now = Instant::now();
-        log.index_ids().await?;
+        read_states.sent(log.take_senders());
+        if log.is_block_complete() {
+            // Before the index: a load replays the replies of rows that no fingerprint row covers.
+            read_states.flush().await?;
+            log.index_ids().await?;
+        }
         if let Some(floor) = floor.observe(log.head(), now) {
             log.raise_floor(floor).await?;
         }
@@ -433,6 +467,20 @@ async fn change_members(resident: &mut Resident, plan: &MembershipPlan) -> Membe
         }
     }
     Ok((Arc::clone(members.members()), log.head()))
+}
+
+async fn apply_receipt(resident: &mut Resident, receipt: &Receipt) -> ReceiptAnswer {
+    let Resident { log, members, read_states, .. } = resident;
+    if receipt.seq > log.head() || !members.members().contains(&receipt.user) {
+        // Another owner may have stored the message, or added the member.
+        log.confirm().await?;
+        members.follow(log).await?;
+        read_states.sent(log.take_senders());
+    }
+    if !members.members().contains(&receipt.user) {
+        return Err(Refusal::NotAMember.into());
+    }
+    read_states.apply(&receipt.user, (receipt.kind, receipt.seq), log.head()).await
 }
 
 fn is_refusal(error: &StoreError) -> bool {
