@@ -25,6 +25,7 @@ use std::str::FromStr;
 use bluetick_core::ports::Random;
 
 use crate::NodeId;
+pub use queue::QueueLimits;
 
 /// One start of a server process. Two processes with the same node id have different boot ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

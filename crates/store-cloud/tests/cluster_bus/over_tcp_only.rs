@@ -1,0 +1,104 @@
+//! Shutdown, peers and limits, which only the adapter over TCP has.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bluetick_store_cloud::cluster::bus::{Bus, BusError, CallRefusal};
+use bluetick_store_cloud::cluster::transport::BusSettings;
+use bytes::Bytes;
+use futures_util::future::join_all;
+
+use crate::cluster_common::{Event, TcpNode, eventually, node, patient};
+use crate::{body, text};
+
+#[tokio::test]
+async fn shutdown_over_tcp_finishes_running_calls_and_writes_queued_notifications() {
+    let (here, there) = (TcpNode::start("here", patient()).await, TcpNode::start("there", patient()).await);
+    here.knows(&[&there]);
+    let id = node("there");
+    let call = here.bus.call(&id, text("wait"));
+    let shutdown = async {
+        there.recorder.next().await;
+        let release = async {
+            // The node refuses new calls while it finishes the running one.
+            eventually("the node drains", async || {
+                let refused = here.bus.call(&id, text("late")).await;
+                (refused == Err(BusError::Refused(CallRefusal::Draining))).then_some(())
+            })
+            .await;
+            there.recorder.permits.add_permits(1);
+        };
+        tokio::join!(there.bus.shutdown(), release);
+    };
+    let (answer, ()) = tokio::join!(call, shutdown);
+    assert_eq!(answer, Ok(text("wait")));
+
+    let third = TcpNode::start("third", patient()).await;
+    here.knows(&[&third]);
+    for number in 0..5_000 {
+        here.bus.notify(&node("third"), body(number)).unwrap();
+    }
+    eventually("the connection is open", async || (third.bus.counts().accepted > 0).then_some(())).await;
+    here.bus.shutdown().await;
+    for number in 0..5_000 {
+        assert_eq!(third.recorder.next().await, Event::Notified(node("here"), body(number)));
+    }
+    assert_eq!(here.bus.call(&node("third"), body(1)).await, Err(BusError::NotSent));
+    third.bus.shutdown().await;
+}
+
+#[tokio::test]
+async fn node_that_returns_to_the_cluster_learns_that_it_missed_notifications() {
+    let (here, there) = (TcpNode::start("here", patient()).await, TcpNode::start("there", patient()).await);
+    assert_eq!(here.bus.notify(&node("there"), body(1)), Err(BusError::UnknownNode));
+    here.knows(&[&there]);
+    assert_eq!(there.recorder.next().await, Event::Lost(node("here")));
+    here.knows(&[]);
+    here.knows(&[&there]);
+    // The first connection may have ended before the second one began, or be replaced by it.
+    assert_eq!(there.recorder.next().await, Event::Lost(node("here")));
+    here.bus.shutdown().await;
+    there.bus.shutdown().await;
+}
+
+#[tokio::test]
+async fn bodies_above_the_limit_are_refused_in_both_directions() {
+    let small = BusSettings { max_body_bytes: 1_000, ..patient() };
+    let (here, there) = (TcpNode::start("here", small.clone()).await, TcpNode::start("there", small).await);
+    here.knows(&[&there]);
+    let id = node("there");
+    assert_eq!(here.bus.call(&id, Bytes::from(vec![0; 1_001])).await, Err(BusError::TooLarge));
+    assert_eq!(here.bus.call(&id, Bytes::from(vec![0; 1_000])).await, Ok(Bytes::from(vec![0; 1_000])));
+    assert_eq!(here.bus.call(&id, text("large")).await, Err(BusError::NoAnswer), "the call was executed");
+    assert_eq!(here.bus.notify(&id, Bytes::from(vec![0; 1_001])), Err(BusError::TooLarge));
+    there.recorder.until_lost(&node("here")).await;
+    here.bus.shutdown().await;
+    there.bus.shutdown().await;
+}
+
+#[tokio::test]
+async fn calls_above_the_limits_are_refused_and_not_executed() {
+    let waiting = BusSettings { max_waiting_calls: 8, ..patient() };
+    let executing = BusSettings { max_executing_bytes: 5 * 1_024 + 512, ..patient() };
+    let (here, there) = (TcpNode::start("here", waiting).await, TcpNode::start("there", executing).await);
+    here.knows(&[&there]);
+    let id = node("there");
+    let refused = AtomicUsize::new(0);
+    let calls = (0..20).map(async |_| {
+        let answer = here.bus.call(&id, text("wait")).await;
+        // The others wait until all refusals have come.
+        if answer == Err(BusError::Overloaded) && refused.fetch_add(1, Ordering::SeqCst) == 14 {
+            there.recorder.permits.add_permits(5);
+        }
+        answer
+    });
+    let mut counts = HashMap::new();
+    for answer in join_all(calls).await {
+        *counts.entry(answer.is_ok()).or_insert(0) += 1;
+    }
+    // 12 exceed the limit of the caller, and 3 the one of the other node.
+    assert_eq!(counts, HashMap::from([(true, 5), (false, 15)]));
+    assert_eq!(there.recorder.executed(), 5);
+    here.bus.shutdown().await;
+    there.bus.shutdown().await;
+}
