@@ -16,18 +16,18 @@ use crate::NodeId;
 ///   `notify`.
 /// - Each notification that is not delivered, also one that `notify` refused, is followed by
 ///   [`BusHandler::connection_lost`] at its receiver: when the connection ends or is next
-///   established, or when the queue has room again. The receiver gets none if the sender stops first,
-///   or never reaches it again.
+///   established, or when the queue has room again. The receiver gets none if the sender stops
+///   first, or never reaches it again.
 /// - A call has no order relative to other calls or to notifications.
 ///
 /// # Limits
 ///
-/// All queues are bounded by count and bytes. An overflow is [`BusError::Overloaded`], never a wait.
-/// Timeouts end a wait and prove nothing about the other node.
+/// All queues are bounded by count and bytes. An overflow is [`BusError::Overloaded`], never a
+/// wait. Timeouts end a wait and prove nothing about the other node.
 #[async_trait]
 pub trait Bus: Send + Sync + 'static {
-    /// Calls the handler of another node and returns its answer. If the caller drops the future, the
-    /// other node may still execute the call.
+    /// Calls the handler of another node and returns its answer. If the caller drops the future,
+    /// the other node may still execute the call.
     async fn call(&self, to: &NodeId, body: Bytes) -> Result<Bytes, BusError>;
 
     /// Queues a notification and returns at once. `Ok` means queued, not delivered.
@@ -44,8 +44,8 @@ pub trait BusHandler: Send + Sync + 'static {
     /// Takes one notification. Must not block: the connection delivers nothing else meanwhile.
     fn notified(&self, from: &NodeId, body: Bytes);
 
-    /// Notifications that `from` sent before may be missing: the connection from it has ended, or it
-    /// had to discard some. Read the state that they announce. A loss that did not happen may be
+    /// Notifications that `from` sent before may be missing: the connection from it has ended, or
+    /// it had to discard some. Read the state that they announce. A loss that did not happen may be
     /// reported, and one event may be reported twice. Must not block.
     fn connection_lost(&self, from: &NodeId);
 }

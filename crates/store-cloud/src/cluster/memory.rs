@@ -1,4 +1,5 @@
-//! The bus inside one process, for simulations: the same contract as over TCP, with faults on order.
+//! The bus inside one process, for simulations: the same contract as over TCP, with faults on
+//! order.
 //!
 //! Time is tokio's, so a simulation with a paused clock controls every delay. Faults apply to one
 //! direction: connections from one node to another.
@@ -98,8 +99,8 @@ impl MemoryNetwork {
         MemoryBus { node, network: self.clone() }
     }
 
-    /// Ends a node: all its connections end, and calls to it are [`BusError::NotSent`]. Calls that it
-    /// executes go on: drop what its handler works for to stop them.
+    /// Ends a node: all its connections end, and calls to it are [`BusError::NotSent`]. Calls that
+    /// it executes go on: drop what its handler works for to stop them.
     pub fn kill(&self, node: &NodeId) {
         let directions: Vec<_> = self.lock().connections.keys().cloned().collect();
         for (from, to) in directions.iter().filter(|(from, to)| from == node || to == node) {

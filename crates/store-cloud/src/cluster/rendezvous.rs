@@ -34,7 +34,7 @@ pub fn candidates<'a>(
 }
 
 /// The weight, then the id: two nodes with one weight still have an order.
-fn rank<'a>(conversation: ConversationId, node: &'a NodeId) -> (u64, &'a NodeId) {
+fn rank(conversation: ConversationId, node: &NodeId) -> (u64, &NodeId) {
     // The conversation id has a fixed length, so no two pairs have the same bytes.
     let hash = Sha256::new()
         .chain_update(LABEL)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bluetick_store_cloud::cluster::bus::{Bus, BusError, CallRefusal};
+use bluetick_store_cloud::cluster::bus::{BusError, CallRefusal};
 use bytes::Bytes;
 use futures_util::future::join_all;
 

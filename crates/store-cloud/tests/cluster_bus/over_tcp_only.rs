@@ -1,14 +1,16 @@
 //! Shutdown, peers and limits, which only the adapter over TCP has.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bluetick_store_cloud::cluster::bus::{Bus, BusError, CallRefusal};
 use bluetick_store_cloud::cluster::transport::BusSettings;
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use crate::cluster_common::{Event, TcpNode, eventually, node, patient};
+use crate::cluster_common::proxy::Proxy;
+use crate::cluster_common::{Event, TcpNode, eventually, member, node, patient};
 use crate::{body, text};
 
 #[tokio::test]
@@ -99,6 +101,22 @@ async fn calls_above_the_limits_are_refused_and_not_executed() {
     // 12 exceed the limit of the caller, and 3 the one of the other node.
     assert_eq!(counts, HashMap::from([(true, 5), (false, 15)]));
     assert_eq!(there.recorder.executed(), 5);
+    here.bus.shutdown().await;
+    there.bus.shutdown().await;
+}
+
+#[tokio::test]
+async fn quiet_connection_carries_pings_and_stays() {
+    let settings = BusSettings { keepalive_interval: Duration::from_millis(20), ..patient() };
+    let (here, there) = (TcpNode::start("here", settings).await, TcpNode::start("there", patient()).await);
+    let proxy = Proxy::to(there.bus.local_address()).await;
+    here.bus.set_peers(&BTreeMap::from([(node("there"), member(proxy.address, there.identity.boot))]));
+    here.bus.notify(&node("there"), body(1)).unwrap();
+    assert_eq!(there.recorder.next().await, Event::Notified(node("here"), body(1)));
+    let before = proxy.recorded().len();
+    eventually("three pings", async || (proxy.recorded().len() >= before + 3 * 29).then_some(())).await;
+    assert_eq!(there.recorder.drain().await, []);
+    assert_eq!(there.bus.counts().accepted, 1);
     here.bus.shutdown().await;
     there.bus.shutdown().await;
 }

@@ -8,7 +8,7 @@ use bluetick_store_cloud::cluster::QueueLimits;
 use bluetick_store_cloud::cluster::bus::{Bus, BusError};
 use bluetick_store_cloud::cluster::transport::BusSettings;
 use bytes::Bytes;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use crate::cluster_common::proxy::Proxy;
 use crate::cluster_common::raw::{CALL, NOTIFY, PING, RawClient, is_ended};

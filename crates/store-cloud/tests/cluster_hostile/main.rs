@@ -11,7 +11,6 @@ use bluetick_store_cloud::cluster::bus::Bus;
 use bluetick_store_cloud::cluster::transport::BusSettings;
 use bytes::Bytes;
 use cluster_common::{TcpNode, eventually};
-use tokio::io::AsyncWriteExt;
 
 fn text(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())

@@ -90,8 +90,8 @@ impl Membership {
         self.view.clone()
     }
 
-    /// Ends the heartbeat and deletes the row of this node, so that other nodes notice at their next
-    /// read. After an error the row stays until it times out.
+    /// Ends the heartbeat and deletes the row of this node, so that other nodes notice at their
+    /// next read. After an error the row stays until it times out.
     pub async fn leave(mut self) -> Result<(), StoreError> {
         self.stop.cancel();
         match (&mut self.task).await {

@@ -7,17 +7,18 @@
 //! 3. client → server: HMAC-SHA256(fleet key, "client proof" ‖ transcript)
 //! 4. server → client: HMAC-SHA256(fleet key, "server proof" ‖ transcript)
 //!
-//! The transcript is the exact bytes of messages 1 and 2, with their lengths. The keys of the frames
-//! are HMACs of the same transcript under two more labels. No other frame is accepted before both
-//! proofs, and the server reveals nothing under the key before it has checked the client's proof.
+//! The transcript is the exact bytes of messages 1 and 2, with their lengths. The keys of the
+//! frames are HMACs of the same transcript under two more labels. No other frame is accepted before
+//! both proofs, and the server reveals nothing under the key before it has checked the client's
+//! proof.
 //!
-//! Why it is sound, with HMAC-SHA256 as a pseudorandom function: a proof is computable only with the
-//! key. It fits one transcript, which contains a fresh nonce of the side that checks it, so a
-//! recorded proof does not fit (replay). Both sides use different labels, and a node refuses its own
-//! id as a client, so a proof does not fit in the other direction (reflection). The transcript names
-//! both nodes and boots, so a proof made for one server does not fit at another. A relay can only
-//! pass messages on: it does not learn the keys of the frames. There is no forward secrecy: TLS adds
-//! it.
+//! Why it is sound, with HMAC-SHA256 as a pseudorandom function: a proof is computable only with
+//! the key. It fits one transcript, which contains a fresh nonce of the side that checks it, so a
+//! recorded proof does not fit (replay). Both sides use different labels, and a node refuses its
+//! own id as a client, so a proof does not fit in the other direction (reflection). The transcript
+//! names both nodes and boots, so a proof made for one server does not fit at another. A relay can
+//! only pass messages on: it does not learn the keys of the frames. There is no forward secrecy:
+//! TLS adds it.
 
 use bluetick_core::ports::Random;
 use ring::hmac;

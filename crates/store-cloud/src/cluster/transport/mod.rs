@@ -1,9 +1,9 @@
 //! The bus over direct TCP connections.
 //!
 //! Each node opens one connection to each node that it calls, on demand, and keeps it. The
-//! connection carries calls and notifications one way, and answers back. [`handshake`] authenticates
-//! it, [`frame`] encrypts it, [`peer`] is the side that opens it, [`server`] the side that accepts.
-//! TLS below it is optional.
+//! connection carries calls and notifications one way, and answers back. [`handshake`]
+//! authenticates it, [`frame`] encrypts it, [`peer`] is the side that opens it, [`server`] the side
+//! that accepts. TLS below it is optional.
 //!
 //! What the bodies mean, and which nodes are live, does not belong here.
 

@@ -220,8 +220,8 @@ impl Server {
     }
 }
 
-/// A registered connection. Its drop reports the end to the handler and lets a newer one start, also
-/// when a handler panics.
+/// A registered connection. Its drop reports the end to the handler and lets a newer one start,
+/// also when a handler panics.
 struct Registration {
     server: Arc<Server>,
     node: NodeId,

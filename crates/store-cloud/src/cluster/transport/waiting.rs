@@ -60,8 +60,8 @@ impl WaitingCalls {
         }
     }
 
-    /// Removes a call whose caller stops waiting. Returns what is known about it, or `None` if it was
-    /// answered meanwhile.
+    /// Removes a call whose caller stops waiting. Returns what is known about it, or `None` if it
+    /// was answered meanwhile.
     pub fn withdraw(&mut self, id: u64) -> Option<BusError> {
         self.calls.remove(&id).map(|call| call.failure())
     }
