@@ -126,6 +126,7 @@ pub fn patient() -> BusSettings {
         call_timeout: PATIENCE,
         connect_timeout: PATIENCE,
         idle_timeout: PATIENCE,
+        drain_timeout: PATIENCE,
         reconnect_backoff: (Duration::from_millis(5), Duration::from_millis(50)),
         ..BusSettings::default()
     }

@@ -5,6 +5,7 @@
 //! frame as the nonce and the length as associated data. So a frame that is changed, repeated,
 //! reordered, removed or reflected does not open, and the connection ends.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -178,6 +179,24 @@ pub(super) async fn write_frames(
         buffer.clear();
         buffer.shrink_to(2 * BATCH_BYTES);
     }
+}
+
+/// Writes and reads until either fails. After the last frame is written, goes on reading for at
+/// most `linger`, until the other node closes: a socket that is closed with unread bytes resets the
+/// connection, and the other node would lose frames.
+pub(super) async fn write_and_read(
+    write: impl Future<Output = Result<(), ConnectionError>>,
+    read: impl Future<Output = Result<Infallible, ConnectionError>>,
+    linger: Duration,
+) -> Result<(), ConnectionError> {
+    tokio::pin!(read);
+    tokio::select! {
+        written = write => written?,
+        Err(error) = &mut read => return Err(error),
+    }
+    // The connection ends by its close, or by the timeout.
+    let _ended = timeout(linger, read).await;
+    Ok(())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::frame::{
-    BATCH_BYTES, BusFrame, ConnectionError, FrameCipher, FrameKind, FrameSource, write_frames,
+    BATCH_BYTES, BusFrame, ConnectionError, FrameCipher, FrameKind, FrameSource, write_and_read, write_frames,
 };
 use super::handshake::AuthenticatedPeer;
 use super::server::Server;
@@ -46,10 +46,14 @@ impl Inbound {
         let AuthenticatedPeer { mut sender, receiver, .. } = peer;
         let (reader, mut writer) = tokio::io::split(io);
         let reader = BufReader::with_capacity(BATCH_BYTES, reader);
-        let idle_timeout = self.server.context.settings.idle_timeout;
+        let settings = &self.server.context.settings;
+        let exchange = write_and_read(
+            write_frames(&mut writer, &mut sender, &**self, settings.idle_timeout),
+            self.read_frames(reader, receiver),
+            settings.drain_timeout,
+        );
         tokio::select! {
-            written = write_frames(&mut writer, &mut sender, &**self, idle_timeout) => written,
-            Err(error) = self.read_frames(reader, receiver) => Err(error),
+            ended = exchange => ended,
             () = self.overflowed.cancelled() => Err(ConnectionError::NotReading),
         }
     }

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::TransportContext;
 use super::frame::{
-    BATCH_BYTES, BusFrame, ConnectionError, FrameCipher, FrameKind, FrameSource, write_frames,
+    BATCH_BYTES, BusFrame, ConnectionError, FrameCipher, FrameKind, FrameSource, write_and_read, write_frames,
 };
 use super::handshake::AuthenticatedPeer;
 use super::inbound::decode_refusal;
@@ -186,9 +186,14 @@ impl Peer {
         let (reader, mut writer) = tokio::io::split(io);
         let reader = BufReader::with_capacity(BATCH_BYTES, reader);
         self.lock().next_ping = Instant::now() + self.context.settings.keepalive_interval;
+        let idle_timeout = self.context.settings.idle_timeout;
+        let exchange = write_and_read(
+            write_frames(&mut writer, &mut sender, self, idle_timeout),
+            self.read_answers(reader, receiver),
+            self.context.settings.drain_timeout,
+        );
         tokio::select! {
-            written = write_frames(&mut writer, &mut sender, self, self.context.settings.idle_timeout) => written,
-            Err(error) = self.read_answers(reader, receiver) => Err(error),
+            ended = exchange => ended,
             () = self.context.aborted.cancelled() => Ok(()),
         }
     }
