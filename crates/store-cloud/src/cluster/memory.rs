@@ -45,6 +45,8 @@ struct NetworkState {
     missed: BTreeSet<Direction>,
 }
 
+const UNPOISONED: &str = "no call panics while it holds the lock";
+
 /// From a node to another.
 type Direction = (NodeId, NodeId);
 
@@ -150,7 +152,7 @@ impl MemoryNetwork {
     }
 
     fn lock(&self) -> MutexGuard<'_, NetworkState> {
-        self.0.state.lock().expect("no call panics while it holds the lock")
+        self.0.state.lock().expect(UNPOISONED)
     }
 
     fn delay(&self, from: &NodeId, to: &NodeId) -> Duration {
@@ -199,15 +201,14 @@ impl MemoryNetwork {
             }
             connection => connection?,
         };
-        let pushed = connection.lock().push(parcel);
-        if let Err(parcel) = pushed {
+        if let Err(parcel) = connection.queue.lock().expect(UNPOISONED).push(parcel) {
             if parcel.answer.is_none() {
                 state.missed.insert(direction);
             }
             return Err(BusError::Overloaded);
         }
         connection.wake.notify_one();
-        Ok(Arc::clone(&connection))
+        Ok(connection)
     }
 
     /// The task of a connection: delivers in order until the connection ends.
@@ -223,7 +224,7 @@ impl MemoryNetwork {
         }
         let deliveries = async {
             loop {
-                let parcel = connection.lock().pop();
+                let parcel = connection.queue.lock().expect(UNPOISONED).pop();
                 if self.lock().missed.remove(&direction) {
                     connection.handler.connection_lost(from);
                 }
@@ -243,7 +244,7 @@ impl MemoryNetwork {
             () = connection.ended.cancelled() => {}
             () = deliveries => {}
         }
-        for parcel in connection.lock().drain() {
+        for parcel in connection.queue.lock().expect(UNPOISONED).drain() {
             if let Some(answer) = parcel.answer {
                 let _caller_gone = answer.send(Err(BusError::NotSent));
             }
@@ -274,12 +275,6 @@ impl MemoryNetwork {
                 () = execute => {}
             }
         });
-    }
-}
-
-impl Connection {
-    fn lock(&self) -> MutexGuard<'_, BoundedQueue<Parcel>> {
-        self.queue.lock().expect("no call panics while it holds the lock")
     }
 }
 
