@@ -8,6 +8,7 @@ mod archive;
 mod behind;
 mod cells;
 mod changes;
+pub mod cluster;
 mod engine;
 mod epoch;
 mod fallback;
