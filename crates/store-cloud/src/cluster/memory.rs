@@ -5,11 +5,12 @@
 //! direction: connections from one node to another.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -44,8 +45,6 @@ struct NetworkState {
     /// Directions in which a notification was discarded without a connection.
     missed: BTreeSet<Direction>,
 }
-
-const UNPOISONED: &str = "no call panics while it holds the lock";
 
 /// From a node to another.
 type Direction = (NodeId, NodeId);
@@ -152,7 +151,7 @@ impl MemoryNetwork {
     }
 
     fn lock(&self) -> MutexGuard<'_, NetworkState> {
-        self.0.state.lock().expect(UNPOISONED)
+        self.0.state.lock()
     }
 
     fn delay(&self, from: &NodeId, to: &NodeId) -> Duration {
@@ -201,7 +200,7 @@ impl MemoryNetwork {
             }
             connection => connection?,
         };
-        if let Err(parcel) = connection.queue.lock().expect(UNPOISONED).push(parcel) {
+        if let Err(parcel) = connection.queue.lock().push(parcel) {
             if parcel.answer.is_none() {
                 state.missed.insert(direction);
             }
@@ -224,7 +223,7 @@ impl MemoryNetwork {
         }
         let deliveries = async {
             loop {
-                let parcel = connection.queue.lock().expect(UNPOISONED).pop();
+                let parcel = connection.queue.lock().pop();
                 if self.lock().missed.remove(&direction) {
                     connection.handler.connection_lost(from);
                 }
@@ -244,7 +243,7 @@ impl MemoryNetwork {
             () = connection.ended.cancelled() => {}
             () = deliveries => {}
         }
-        for parcel in connection.queue.lock().expect(UNPOISONED).drain() {
+        for parcel in connection.queue.lock().drain() {
             if let Some(answer) = parcel.answer {
                 let _caller_gone = answer.send(Err(BusError::NotSent));
             }

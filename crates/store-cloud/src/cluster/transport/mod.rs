@@ -19,11 +19,12 @@ mod waiting;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bluetick_core::ports::Random;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -165,7 +166,7 @@ impl TcpBus {
     }
 
     fn lock(&self) -> MutexGuard<'_, PeerTable> {
-        self.peers.lock().expect("no call panics while it holds the lock")
+        self.peers.lock()
     }
 }
 

@@ -1,10 +1,11 @@
 //! The side that opens a connection: queue, waiting calls and reconnection for one other node.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::io::BufReader;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -65,7 +66,7 @@ impl Peer {
     }
 
     fn lock(&self) -> MutexGuard<'_, PeerState> {
-        self.state.lock().expect("no call panics while it holds the lock")
+        self.state.lock()
     }
 
     /// Ends the task after it has written what is queued.

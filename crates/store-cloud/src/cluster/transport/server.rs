@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
@@ -107,7 +108,7 @@ impl Server {
     /// silent clients cannot keep it out.
     fn enter_unauthenticated(&self, number: u64) -> CancellationToken {
         let evicted = CancellationToken::new();
-        let mut connections = self.unauthenticated.lock().expect("no call panics while it holds the lock");
+        let mut connections = self.unauthenticated.lock();
         connections.push_back((number, evicted.clone()));
         if connections.len() > self.context.settings.max_unauthenticated
             && let Some((_, oldest)) = connections.pop_front()
@@ -118,7 +119,7 @@ impl Server {
     }
 
     fn leave_unauthenticated(&self, number: u64) {
-        let mut connections = self.unauthenticated.lock().expect("no call panics while it holds the lock");
+        let mut connections = self.unauthenticated.lock();
         connections.retain(|(other, _)| *other != number);
     }
 
@@ -199,7 +200,7 @@ impl Server {
         node: NodeId,
         number: u64,
     ) -> Option<(Registration, Option<CancellationToken>)> {
-        let mut inbound = self.inbound.lock().expect("no call panics while it holds the lock");
+        let mut inbound = self.inbound.lock();
         if inbound.len() >= self.context.settings.max_inbound_nodes && !inbound.contains_key(&node) {
             return None;
         }
@@ -234,7 +235,7 @@ impl Drop for Registration {
     fn drop(&mut self) {
         self.server.handler.connection_lost(&self.node);
         {
-            let mut inbound = self.server.inbound.lock().expect("no call panics while it holds the lock");
+            let mut inbound = self.server.inbound.lock();
             if inbound.get(&self.node).is_some_and(|registered| registered.number == self.number) {
                 inbound.remove(&self.node);
             }
