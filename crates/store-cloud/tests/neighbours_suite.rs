@@ -168,6 +168,16 @@ async fn pair() -> Pair {
 }
 
 impl Pair {
+    /// Deletes the letters to the receiver. Redis numbers the entries of a new stream by its clock:
+    /// within the same millisecond the next entry would have the id of a deleted one, which the
+    /// receiver has read already.
+    fn delete_letters(&self) {
+        self.server.command(&["DEL", &format!("bt:{{n:{}}}:letters", self.there)]);
+        let milliseconds = || self.server.command(&["EVAL", CLOCK, "0"]);
+        let deleted_at = milliseconds();
+        while milliseconds() == deleted_at {}
+    }
+
     async fn talks_again(&self) {
         eventually("news can be sent", || async { self.sender.send(&self.there, letter(9)).await.is_ok() })
             .await;
@@ -188,7 +198,7 @@ async fn when_everything_is_deleted_the_receiver_is_told() {
 async fn when_the_last_letter_of_a_quiet_sender_is_gone_the_receiver_is_told() {
     let pair = pair().await;
     pair.sender.send(&pair.there, letter(2)).await.unwrap();
-    pair.server.command(&["DEL", &format!("bt:{{n:{}}}:letters", pair.there)]);
+    pair.delete_letters();
     pair.sender.beat().await.unwrap();
     assert_eq!(next(&*pair.receiver).await, [News::Lost]);
     pair.talks_again().await;
@@ -198,12 +208,7 @@ async fn when_the_last_letter_of_a_quiet_sender_is_gone_the_receiver_is_told() {
 async fn when_letters_in_the_middle_are_gone_the_receiver_is_told() {
     let pair = pair().await;
     pair.sender.send(&pair.there, letter(2)).await.unwrap();
-    pair.server.command(&["DEL", &format!("bt:{{n:{}}}:letters", pair.there)]);
-    // Redis numbers the entries of a new stream by its clock: within the same millisecond the next
-    // entry would have the id of the deleted one, which the receiver has read already.
-    let milliseconds = || pair.server.command(&["EVAL", CLOCK, "0"]);
-    let deleted_at = milliseconds();
-    while milliseconds() == deleted_at {}
+    pair.delete_letters();
     pair.sender.send(&pair.there, letter(3)).await.unwrap();
     assert!(next(&*pair.receiver).await.contains(&News::Lost));
 }
