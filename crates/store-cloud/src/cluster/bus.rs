@@ -79,7 +79,7 @@ pub enum CallRefusal {
     /// It has no capacity. The caller gets [`BusError::Overloaded`].
     #[error("overloaded")]
     Overloaded,
-    /// It is shutting down.
+    /// The node is shutting down.
     #[error("draining")]
     Draining,
     /// It cannot decode the body: the nodes run different versions.

@@ -12,7 +12,7 @@ use super::writer::{ConversationLog, MAX_GRANT, PlantedBug};
 use super::{Fingerprint, FingerprintKey, Incarnation, LogReader, LogRow, PartitionMap, RowKind};
 use crate::rows::{Item, Rows};
 
-/// What a log is made of.
+/// The ports and the settings of a log.
 #[derive(Clone)]
 pub struct LogParts {
     pub rows: Arc<dyn Rows>,

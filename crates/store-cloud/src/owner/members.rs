@@ -125,7 +125,7 @@ impl MemberRows {
 /// The attribute of a member that left.
 const LEFT: &str = "left";
 
-/// Who is a member, as of the head of a log.
+/// The members, as of the head of a log.
 pub struct OwnedMembers {
     rows: MemberRows,
     members: Arc<Members>,

@@ -1,4 +1,4 @@
-//! What the tests of the cluster share: a handler that records, nodes over TCP, and a proxy that
+//! Shared by the tests of the cluster: a handler that records, nodes over TCP, and a proxy that
 //! breaks connections.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 

@@ -45,7 +45,7 @@ pub(super) struct AuthenticatedPeer {
     pub receiver: FrameCipher,
 }
 
-/// What a node needs for handshakes.
+/// The identity and the key that a node uses in handshakes.
 pub(super) struct Credentials {
     identity: NodeIdentity,
     key: hmac::Key,

@@ -5,7 +5,7 @@
 //! authenticates it, [`frame`] encrypts it, [`peer`] is the side that opens it, [`server`] the side
 //! that accepts. TLS below it is optional.
 //!
-//! What the bodies mean, and which nodes are live, does not belong here.
+//! The meaning of bodies and the liveness of nodes do not belong here.
 
 mod frame;
 mod handshake;
